@@ -1,0 +1,67 @@
+"""Metrics in CloudWatch Embedded Metric Format and masked structured logs, on aws-lambda-powertools."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
+
+from awsmp.domain.identifiers import mask
+from awsmp.domain.ports import Metric
+
+NAMESPACE: Final = "AWSMarketplaceMetering"
+
+_SECONDS: Final = frozenset({Metric.OLDEST_UNBILLED_AGE_SECONDS, Metric.SECONDS_TO_MONTH_END_WALL})
+
+# Whatever the field is called: a licence ARN, and any run of twelve digits (an AWS account id).
+_SENSITIVE = re.compile(
+    r"arn:aws[a-zA-Z-]*:license-manager:[^\s\"']*|(?<!\d)\d{12}(?!\d)|(?<![a-z])l-[0-9a-f]{8,}"
+)
+
+
+def masked(value: object) -> object:
+    """Return ``value`` with account ids and licence ARNs cut to their last four characters."""
+    if isinstance(value, str):
+        return _SENSITIVE.sub(lambda found: mask(found.group()), value)
+    if isinstance(value, dict):
+        return {key: masked(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [masked(item) for item in value]
+    return value
+
+
+class LambdaTelemetry:
+    """Implements :class:`awsmp.domain.ports.Telemetry`.
+
+    Each metric is one EMF line of its own, written before :meth:`count` returns. The dimensions are
+    ``ProductCode`` and ``Environment`` always, never a buyer's identifier; with a reason the same value is
+    published once more under ``Reason`` as well.
+    """
+
+    def __init__(self, service: str, *, product_code: str, environment: str) -> None:
+        """``service`` names the function in its logs."""
+        self._dimensions = {"ProductCode": product_code, "Environment": environment}
+        self._log = Logger(service=service)
+
+    def count(self, metric: Metric, value: int | Decimal | float = 1, *, reason: str | None = None) -> None:
+        """See Telemetry."""
+        unit = MetricUnit.Seconds if metric in _SECONDS else MetricUnit.Count
+        self._emit(metric, float(value), unit, self._dimensions)
+        if reason is not None:
+            self._emit(metric, float(value), unit, {**self._dimensions, "Reason": reason})
+
+    def _emit(self, metric: Metric, value: float, unit: MetricUnit, dimensions: dict[str, str]) -> None:
+        with single_metric(name=metric, unit=unit, value=value, namespace=NAMESPACE) as line:
+            for name, text in dimensions.items():
+                line.add_dimension(name=name, value=text)
+
+    def info(self, message: str, **fields: object) -> None:
+        """See Telemetry."""
+        self._log.info(message, extra={name: masked(value) for name, value in fields.items()})
+
+    def error(self, message: str, **fields: object) -> None:
+        """See Telemetry."""
+        self._log.error(message, extra={name: masked(value) for name, value in fields.items()})

@@ -1,0 +1,144 @@
+"""What travels through the work and cleanup queues, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from awsmp.domain.errors import MeteringError
+from awsmp.domain.folding import FoldedRow
+from awsmp.domain.hours import parse_bucket
+from awsmp.domain.identifiers import Group
+from awsmp.domain.reasons import RowStamp, ValidationReason
+
+#: Keys of one cleanup message: 100 keys of at most 1,024 bytes with their digests stay below the 256 KiB
+#: that every SQS message may have.
+KEYS_PER_CLEANUP: Final = 100
+
+
+class UnreadableMessage(MeteringError):
+    """A queue message that is none of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """Fold this group. ``final_flush``: the last look at an unfinished hour before its licence closes."""
+
+    group: Group
+    final_flush: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnclaimedRow:
+    """A pending row whose key reproduces no group: to be rejected by name."""
+
+    license_arn: str
+    sort_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanup:
+    """Rows of one licence that the ledger now contains; ``stamp`` is None where no status is known."""
+
+    license_arn: str
+    bucket: str
+    rows: tuple[FoldedRow, ...]
+    stamp: RowStamp | None
+    reason: str | None
+
+    def stamp_of(self, row: FoldedRow) -> tuple[str | None, str | None]:
+        """Return status and reason to put on ``row``."""
+        if row.reason is not None:
+            return RowStamp.REJECTED_CLIENT_SIDE, row.reason
+        return self.stamp, self.reason
+
+
+def encode_work(work: GroupWork | UnclaimedRow) -> str:
+    """Return the body of a work message."""
+    if isinstance(work, UnclaimedRow):
+        return _dumps({"row": {"licenseArn": work.license_arn, "sortKey": work.sort_key}})
+    group = work.group
+    body: dict[str, object] = {
+        "licenseArn": group.license_arn,
+        "customerAWSAccountId": group.customer_account,
+        "dimension": group.dimension,
+        "hour": group.bucket,
+    }
+    if work.final_flush:
+        body["finalFlush"] = True
+    return _dumps({"group": body})
+
+
+def decode_work(text: str) -> GroupWork | UnclaimedRow:
+    """Return the work of a message body.
+
+    Raises
+    ------
+    UnreadableMessage
+        The body has another form.
+    """
+    try:
+        body = json.loads(text)
+        if "row" in body:
+            return UnclaimedRow(str(body["row"]["licenseArn"]), str(body["row"]["sortKey"]))
+        named = body["group"]
+        hour = parse_bucket(named["hour"])
+        if hour is None:
+            raise UnreadableMessage("the work message names no hour bucket")
+        group = Group(named["licenseArn"], named["customerAWSAccountId"], named["dimension"], hour)
+        return GroupWork(group, named.get("finalFlush") is True)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableMessage("the body is no work message") from error
+
+
+def cleanups(
+    license_arn: str, bucket: str, rows: Sequence[FoldedRow], stamp: RowStamp | None, reason: str | None
+) -> Iterator[Cleanup]:
+    """Yield cleanup messages of at most :data:`KEYS_PER_CLEANUP` rows."""
+    for start in range(0, len(rows), KEYS_PER_CLEANUP):
+        yield Cleanup(license_arn, bucket, tuple(rows[start : start + KEYS_PER_CLEANUP]), stamp, reason)
+
+
+def encode_cleanup(cleanup: Cleanup) -> str:
+    """Return the body of a cleanup message."""
+    return _dumps(
+        {
+            "licenseArn": cleanup.license_arn,
+            "bucket": cleanup.bucket,
+            "status": cleanup.stamp,
+            "reason": cleanup.reason,
+            "rows": [[row.sort_key, row.digest, row.reason] for row in cleanup.rows],
+        }
+    )
+
+
+def decode_cleanup(text: str) -> Cleanup:
+    """Return the cleanup of a message body.
+
+    Raises
+    ------
+    UnreadableMessage
+        The body has another form.
+    """
+    try:
+        body = json.loads(text)
+        rows = tuple(
+            FoldedRow(str(key), str(digest), None if reason is None else ValidationReason(reason))
+            for key, digest, reason in body["rows"]
+        )
+        status = body["status"]
+        return Cleanup(
+            str(body["licenseArn"]),
+            str(body["bucket"]),
+            rows,
+            None if status is None else RowStamp(status),
+            body["reason"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableMessage("the body is no cleanup message") from error
+
+
+def _dumps(body: object) -> str:
+    return json.dumps(body, separators=(",", ":"))

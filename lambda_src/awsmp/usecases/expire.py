@@ -1,0 +1,86 @@
+"""Submission expiry: closing what can no longer be billed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from awsmp.domain.direct_inputs import is_input
+from awsmp.domain.errors import MeteringError, PartialFailure
+from awsmp.domain.hours import BillingWindow, bucket_of
+from awsmp.domain.ledger import advance, expire, from_item
+from awsmp.domain.ports import Clock, Metric, Telemetry
+from awsmp.domain.quantities import QuantityType
+from awsmp.domain.stores import LedgerKey, LedgerStore
+from awsmp.usecases.direct_input import DirectInput, adopt_input
+from awsmp.usecases.surfacing import report_surfacing
+
+_CHUNK: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What closing records needs."""
+
+    ledger: LedgerStore
+    clock: Clock
+    telemetry: Telemetry
+    window: BillingWindow
+    quantity_type: QuantityType = QuantityType.INTEGER
+    legacy: bool = False
+
+
+def expire_pending(expiry: Expiry, *, stop_at: datetime) -> int:
+    """Close every pending record past its deadline, as far back as age-out looks; return how many.
+
+    A record that changes meanwhile is left to the next run, five minutes on; one that cannot be read or
+    written costs no other record its turn, and the run fails loudly at its end.
+
+    Raises
+    ------
+    PartialFailure
+        Some records could not be closed.
+    """
+    now = expiry.clock.now()
+    closed, failures = 0, list[MeteringError]()
+    for hour in expiry.window.lookback(now):
+        if now < expiry.window.deadline(hour):
+            continue
+        for chunk in _chunks(expiry.ledger.pending_keys(bucket_of(hour))):
+            if expiry.clock.now() >= stop_at:
+                return closed
+            for item in expiry.ledger.items(chunk):
+                try:
+                    closed += _close(expiry, item, now)
+                except MeteringError as error:
+                    failures.append(error)
+                    expiry.telemetry.error("a record could not be closed", error=repr(error))
+    if failures:
+        raise PartialFailure(f"{len(failures)} records could not be closed") from failures[0]
+    return closed
+
+
+def _close(expiry: Expiry, item: Mapping[str, object], now: datetime) -> bool:
+    if is_input(item):
+        direct = DirectInput(
+            expiry.ledger, expiry.clock, expiry.telemetry, expiry.window, expiry.quantity_type
+        )
+        return adopt_input(direct, item, legacy=expiry.legacy) is not None
+    try:
+        before = from_item(item)
+    except (ValueError, KeyError) as error:
+        expiry.telemetry.count(Metric.USAGE_RECORD_REJECTED, 1, reason="MalformedLedgerRecord")
+        raise MeteringError("a pending ledger record is malformed and cannot be closed") from error
+    after = expire(before, now=now, window=expiry.window)
+    if after is before:
+        return False
+    report_surfacing(expiry.telemetry, before, after)
+    return expiry.ledger.swap(before, advance(before, after, now=now))
+
+
+def _chunks(keys: Iterator[LedgerKey]) -> Iterator[list[LedgerKey]]:
+    while chunk := list(islice(keys, _CHUNK)):
+        yield chunk
