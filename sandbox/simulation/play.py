@@ -1,0 +1,140 @@
+"""Plays the usage trace through a whole deployment and draws up the accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sandbox.simulation.reconciliation import Account, number, reconcile, summary
+from sandbox.simulation.seller import Buyer, Seller
+from sandbox.simulation.trace import TRACE, read_trace, totals
+from sandbox.simulation.troubles import Plan, plant_all
+from sandbox.simulation.world import PRODUCT_CODE, World
+
+#: A fixed date: the trace's 84 hours cross the end of September.
+START: Final = datetime(2026, 9, 29, 12, tzinfo=UTC)
+
+#: After the trace, time for the last hour's window and its expiry.
+DRAIN: Final = timedelta(hours=26)
+
+_STEP: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The outcome of one run."""
+
+    world: World
+    plan: Plan
+    accounts: list[Account]
+    trace_totals: dict[str, int]
+
+    def outcomes(self) -> list[tuple[str, bool, str]]:
+        """Return (trouble, whether it ended as it has to, how it ended)."""
+        by_key = {account.group: account for account in self.accounts}
+        return [(trouble.name, *trouble.judge(by_key)) for trouble in self.plan.troubles]
+
+    def problems(self) -> list[str]:
+        """Return everything that does not add up; empty after a good run."""
+        found = [f"group {a.group} is off by {a.difference}" for a in self.accounts if a.difference != 0]
+        found += [f"group {a.group} is still pending" for a in self.accounts if a.pending != 0]
+        found += [
+            f"group {a.group}: {a.billed} billed, but {a.honoured} honoured by the Marketplace"
+            for a in self.accounts
+            if a.billed != a.honoured
+        ]
+        found += [f"dead letter in {queue}" for queue, _ in self.world.dead_letters()]
+        found += [f"billed twice: {key}" for key in self.world.marketplace.billed_twice()]
+        found += [f"trouble {name!r} ended otherwise: {how}" for name, ok, how in self.outcomes() if not ok]
+        for dimension, line in summary(self.accounts).items():
+            planted = self.plan.seller.planted.get(dimension, 0)
+            if line["written"] != self.trace_totals.get(dimension, 0) + planted:
+                found.append(
+                    f"{dimension}: {line['written']} written, but the trace and what is planted differ"
+                )
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """Return ``report.json``: every group, the totals and the requests."""
+        requests = self.world.marketplace.requests()
+        return {
+            "groups": [account.to_json() for account in self.accounts],
+            "totals": {
+                dimension: {
+                    "written": number(line["written"]),
+                    "billed": number(line["billed"]),
+                    "pending": number(line["pending"]),
+                    "surfaced": {name: number(value) for name, value in sorted(line["surfaced"].items())},
+                    "difference": number(line["difference"]),
+                }
+                for dimension, line in sorted(summary(self.accounts).items())
+            },
+            "requests": {
+                "count": len(requests),
+                "throttled": sum(entry.exception == "ThrottlingException" for entry in requests),
+                "max_per_second": self.world.marketplace.max_requests_in_any_second(),
+            },
+            "troubles": [
+                {"name": name, "asExpected": ok, "outcome": how} for name, ok, how in self.outcomes()
+            ],
+            "problems": self.problems(),
+        }
+
+
+def prepare() -> Played:
+    """Return a run that has not begun: subscriptions made, every trouble planted."""
+    world = World(START)
+    world.marketplace.create_product(PRODUCT_CODE, ["requests", "egress_kib"])
+    trace = read_trace()
+    seller = Seller(world)
+    plan = Plan(world, seller, trace, _subscribe(world, trace))
+    for _, subscription in sorted(world.subscriptions.items()):
+        plan.activations += [e for e in subscription.events if e["detail-type"].startswith("License Updated")]
+        for envelope in subscription.events:
+            world.deliver(envelope)
+    plant_all(plan)
+    return Played(world, plan, [], totals(trace))
+
+
+def _subscribe(world: World, trace: list[Any]) -> dict[str, Buyer]:
+    buyers = {}
+    for number_, customer in enumerate(sorted({usage.customer for usage in trace}), start=1):
+        # The second customer is another licence of the first one's account: Concurrent Agreements.
+        account = f"5555{max(number_, 2):08d}"
+        bought = world.marketplace.subscribe(
+            PRODUCT_CODE, account, activate_at=world.start - timedelta(hours=2)
+        )
+        world.subscriptions[customer] = bought
+        buyers[customer] = Buyer(customer, bought.license.arn, account, bought.agreement.agreement_id)
+    return buyers
+
+
+def play(progress: Callable[[datetime, datetime], None] | None = None) -> Played:
+    """Play the trace to its end and until everything is drained; ``progress`` sees (now, end) each hour."""
+    prepared = prepare()
+    world, plan = prepared.world, prepared.plan
+    trace_end = START + timedelta(hours=1 + max(usage.hour for usage in plan.trace))
+    end = trace_end + DRAIN
+    usages = iter([*((START + timedelta(seconds=u.offset), u) for u in plan.trace), (end, None)])
+    actions = iter([*sorted(plan.actions, key=lambda planned: planned[0]), (end, None)])
+    next_usage, next_action = next(usages), next(actions)
+    now = START
+    while now < end:
+        now += _STEP
+        while next_usage[1] is not None and next_usage[0] < now:
+            usage = next_usage[1]
+            plan.seller.write(plan.buyers[usage.customer], usage.dimension, next_usage[0], usage.quantity)
+            next_usage = next(usages)
+        while next_action[1] is not None and next_action[0] < now:
+            next_action[1]()
+            next_action = next(actions)
+        world.run_until(now)
+        if progress is not None and now.minute == 0:
+            progress(now, end)
+    accounts = reconcile(world, plan.seller.written())
+    return Played(world, plan, accounts, prepared.trace_totals)
+
+
+__all__ = ["START", "TRACE", "Played", "play", "prepare"]
