@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
+from awsmp.adapters.dynamodb import DynamoDBClient
 from awsmp.adapters.event_bus import EventBuses, EventsClient
 from awsmp.adapters.parked_events_store import ParkedEventsStore
-from awsmp.adapters.subscribers_store import DynamoDbClient, SubscribersStore
+from awsmp.adapters.subscribers_store import SubscribersStore
 from awsmp.domain.errors import Misconfigured
 from awsmp.domain.ports import Clock, Telemetry
 from awsmp.usecases.subscription import AcceptedEvents, SubscriptionLifecycle
@@ -33,6 +34,7 @@ class Settings:
         default=AcceptedEvents(frozenset({MARKETPLACE_EVENT_SOURCE}), frozenset(), None)
     )
     forward_event_buses: Mapping[str, str] = field(default_factory=dict)
+    environment: str = "default"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -55,6 +57,7 @@ class Settings:
                 seller_account=environ.get("SELLER_ACCOUNT_ID") or None,
             ),
             forward_event_buses=_text_map("FORWARD_EVENT_BUSES", environ.get("FORWARD_EVENT_BUSES") or "{}"),
+            environment=environ.get("ENVIRONMENT") or "default",
         )
 
 
@@ -65,7 +68,7 @@ class Runtime:
     settings: Settings
     clock: Clock
     telemetry: Telemetry
-    dynamodb: DynamoDbClient
+    dynamodb: DynamoDBClient
     events_client_for: Callable[[str], EventsClient]
 
     def subscribers(self) -> SubscribersStore:
@@ -93,8 +96,10 @@ class Runtime:
 
 
 @cache
-def production_runtime() -> Runtime:
+def production_runtime(service: str) -> Runtime:
     """Return the runtime of this process, made from its environment on the first call.
+
+    ``service`` names the function in its logs.
 
     Raises
     ------
@@ -120,7 +125,7 @@ def production_runtime() -> Runtime:
     return Runtime(
         settings=settings,
         clock=SystemClock(),
-        telemetry=LambdaTelemetry("events"),
+        telemetry=LambdaTelemetry(service, environment=settings.environment),
         dynamodb=boto3.client("dynamodb", config=config),
         events_client_for=events_client_for,
     )

@@ -10,7 +10,7 @@ import os
 import random
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final
@@ -59,7 +59,7 @@ class MeteringSettings:
     marketplace_region: str = ""
     dry_run: bool = False
     test_accounts: frozenset[str] = frozenset()
-    window: BillingWindow = BillingWindow()
+    window: BillingWindow = field(default_factory=BillingWindow)
     ledger_ttl_days: int = 0
     max_records: int = 10_000
     requests_per_second: float = 10

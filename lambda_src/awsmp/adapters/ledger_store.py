@@ -59,7 +59,7 @@ class DynamoDBLedgerStore:
             return None
         try:
             return from_item(from_wire(answer["Item"]))
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             raise ForeignLedgerItem(
                 "the group's ledger key is taken by an item that is no record of ours (a direct-submit input, "
                 "or one edited by hand); its usage rows stay pending until the item is moved away"

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from awsmp.adapters.client_errors import translated
-from awsmp.adapters.subscribers_store import DynamoDbClient, pages, to_wire
+from awsmp.adapters.dynamodb import DynamoDBClient, from_wire, pages, to_wire
 from awsmp.domain.hours import format_instant
 from awsmp.domain.lifecycle_events import Stamp
 from awsmp.domain.ports import Clock
@@ -26,7 +26,7 @@ _LICENSE: Final = "license#"
 class ParkedEventsStore:
     """Every method may raise StoreUnavailable or Misconfigured."""
 
-    client: DynamoDbClient
+    client: DynamoDBClient
     table: str
     clock: Clock
 
@@ -51,7 +51,7 @@ class ParkedEventsStore:
         return [(item["licenseArn"], item["customerAWSAccountId"]) for item in items]
 
     def _entries(self, agreement_id: str, prefix: str) -> Iterator[dict[str, Any]]:
-        return pages(
+        for page in pages(
             self.client,
             "parked agreement events",
             TableName=self.table,
@@ -59,7 +59,8 @@ class ParkedEventsStore:
             KeyConditionExpression="#agreement = :agreement AND begins_with(#entry, :prefix)",
             ExpressionAttributeNames={"#agreement": "agreementId", "#entry": "entryKey"},
             ExpressionAttributeValues=to_wire({":agreement": agreement_id, ":prefix": prefix}),
-        )
+        ):
+            yield from map(from_wire, page["Items"])
 
     def _put(
         self, agreement_id: str, entry_key: str, expires_at: datetime, attributes: Mapping[str, str]

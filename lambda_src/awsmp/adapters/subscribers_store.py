@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
-
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from typing import Any, Final, TypeVar
 
 from awsmp.adapters.client_errors import translated
+from awsmp.adapters.dynamodb import DynamoDBClient, from_wire, pages, to_wire
 from awsmp.domain.errors import MeteringError
 from awsmp.domain.hours import format_instant, parse_instant
 from awsmp.domain.license_arns import InvalidLicenseArn, row_key, same_license
@@ -45,22 +44,6 @@ class MalformedRow(MeteringError):
     """A subscriber row holds what we never write; somebody has to look at it."""
 
 
-class DynamoDbClient(Protocol):
-    """The calls of boto3's low-level DynamoDB client that the lifecycle tier makes."""
-
-    def get_item(self, **kwargs: Any) -> dict[str, Any]:
-        """Read one item."""
-        ...
-
-    def update_item(self, **kwargs: Any) -> dict[str, Any]:
-        """Change one item."""
-        ...
-
-    def query(self, **kwargs: Any) -> dict[str, Any]:
-        """Read one page of a partition."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class DeprovisioningLicense:
     """A licence in its last hour: every text under which its usage may stand, and when usage ends."""
@@ -70,42 +53,11 @@ class DeprovisioningLicense:
     expiry: datetime
 
 
-def to_wire(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values as DynamoDB attribute values."""
-    serializer = TypeSerializer()
-    return {name: serializer.serialize(value) for name, value in values.items()}
-
-
-def from_wire(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return DynamoDB attribute values as plain values; numbers become Decimal."""
-    deserializer = TypeDeserializer()
-    return {name: deserializer.deserialize(value) for name, value in item.items()}
-
-
-def pages(client: DynamoDbClient, operation: str, **query: Any) -> Iterator[dict[str, Any]]:
-    """Yield every item of a query, page after page, as plain values.
-
-    Raises
-    ------
-    StoreUnavailable, Misconfigured
-        As :func:`awsmp.adapters.client_errors.translated`.
-    """
-    start: dict[str, Any] = {}
-    while True:
-        with translated(operation):
-            page = client.query(**query, **start)
-        for item in page["Items"]:
-            yield from_wire(item)
-        if "LastEvaluatedKey" not in page:
-            return
-        start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
-
-
 @dataclass(frozen=True, slots=True)
 class SubscribersStore:
     """The table of one seller. Every method may raise StoreUnavailable, Misconfigured or MalformedRow."""
 
-    client: DynamoDbClient
+    client: DynamoDBClient
     table: str
     clock: Clock
 
@@ -246,7 +198,7 @@ class SubscribersStore:
         return None if item is None else row_from_item(item)
 
     def _query(self, index: str, key: str, value: str, operation: str) -> Iterator[dict[str, Any]]:
-        return pages(
+        for page in pages(
             self.client,
             operation,
             TableName=self.table,
@@ -255,10 +207,11 @@ class SubscribersStore:
             ProjectionExpression="licenseArn, customerAWSAccountId",
             ExpressionAttributeNames={"#key": key},
             ExpressionAttributeValues=to_wire({":value": value}),
-        )
+        ):
+            yield from map(from_wire, page["Items"])
 
     def _pending(self, expiry_condition: str, now: datetime) -> list[PendingDeprovisioning]:
-        items = pages(
+        found = pages(
             self.client,
             "subscribers by deprovisioning expiry",
             TableName=self.table,
@@ -276,7 +229,8 @@ class SubscribersStore:
                 customer_account=item["customerAWSAccountId"],
                 expiry=_instant(item, "deprovisioningExpiry"),
             )
-            for item in items
+            for page in found
+            for item in map(from_wire, page["Items"])
         ]
 
 

@@ -22,6 +22,20 @@ _SENSITIVE = re.compile(
 )
 
 
+# Whatever their form: these fields hold nothing else.
+_SENSITIVE_FIELDS: Final = frozenset(
+    {"licenseArn", "license_arn", "customerAWSAccountId", "customer_account"}
+)
+
+
+def masked_fields(fields: dict[str, object]) -> dict[str, object]:
+    """Return log fields with every account id and licence ARN masked."""
+    return {
+        name: mask(str(value)) if name in _SENSITIVE_FIELDS and value is not None else masked(value)
+        for name, value in fields.items()
+    }
+
+
 def masked(value: object) -> object:
     """Return ``value`` with account ids and licence ARNs cut to their last four characters."""
     if isinstance(value, str):
@@ -41,7 +55,7 @@ class LambdaTelemetry:
     published once more under ``Reason`` as well.
     """
 
-    def __init__(self, service: str, *, product_code: str, environment: str) -> None:
+    def __init__(self, service: str, *, product_code: str = "all", environment: str = "default") -> None:
         """``service`` names the function in its logs."""
         self._dimensions = {"ProductCode": product_code, "Environment": environment}
         self._log = Logger(service=service)
@@ -60,8 +74,8 @@ class LambdaTelemetry:
 
     def info(self, message: str, **fields: object) -> None:
         """See Telemetry."""
-        self._log.info(message, extra={name: masked(value) for name, value in fields.items()})
+        self._log.info(message, extra=masked_fields(fields))
 
     def error(self, message: str, **fields: object) -> None:
         """See Telemetry."""
-        self._log.error(message, extra={name: masked(value) for name, value in fields.items()})
+        self._log.error(message, extra=masked_fields(fields))

@@ -225,5 +225,6 @@ def _stamp_statement(table: str, write: RowStampWrite, now: datetime) -> Stateme
             values.append(row.attributes[name])
         else:
             conditions.append(f'"{name}" IS MISSING')
-    text = f'UPDATE "{table}" SET {" SET ".join(sets)} REMOVE "{METERING_PENDING}" WHERE {" AND ".join(conditions)}'
+    changes = f'SET {" SET ".join(sets)} REMOVE "{METERING_PENDING}"'
+    text = f'UPDATE "{table}" {changes} WHERE {" AND ".join(conditions)}'
     return Statement(text, tuple(value_to_wire(value) for value in values))

@@ -17,7 +17,7 @@ from awsmp.domain.allocations import Allocation, AllocationSum
 from awsmp.domain.identifiers import Group, is_license_arn
 from awsmp.domain.quantities import ZERO, QuantityType, range_reason
 from awsmp.domain.reasons import ValidationReason
-from awsmp.domain.rows import UsageRow, check_row
+from awsmp.domain.rows import CheckedRow, UsageRow, check_row
 
 #: Second precision bounds a well-formed group to 3,600 rows; a few more are malformed keys. What is
 #: beyond stays pending and is cleaned up by the next fold.
@@ -103,7 +103,10 @@ def fold_group(
     hasher = hashlib.sha256()
     for row in rows:
         if row.belongs_to(group):
-            _add(sums, hasher, row, group, kind, now)
+            checked = check_row(row, group, kind, now)
+            digest = row.digest()
+            hasher.update(digest.encode())
+            _add(sums, row, checked, digest)
     reason = sums.group_reason or _group_reason(sums, group, kind)
     whole = reason is not None
     billable = ZERO if whole else sums.valid
@@ -121,12 +124,7 @@ def fold_group(
     )
 
 
-def _add(
-    sums: _Sums, hasher: hashlib._Hash, row: UsageRow, group: Group, kind: QuantityType, now: datetime
-) -> None:
-    checked = check_row(row, group, kind, now)
-    digest = row.digest()
-    hasher.update(digest.encode())
+def _add(sums: _Sums, row: UsageRow, checked: CheckedRow, digest: str) -> None:
     sums.rows += 1
     sums.total += checked.quantity
     if row.pending_bucket is not None and len(sums.pending) < MAX_PENDING_ROWS:

@@ -33,7 +33,7 @@ def floor_hour(instant: datetime) -> datetime:
 
 def bucket_of(instant: datetime) -> str:
     """Return the hour bucket (``YYYY-MM-DDTHH``, UTC) that contains ``instant``."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H")
+    return instant.astimezone(UTC).isoformat()[:13]
 
 
 def parse_bucket(bucket: str) -> datetime | None:
@@ -58,12 +58,12 @@ def parse_second(text: str) -> datetime | None:
 
 def format_second(instant: datetime) -> str:
     """Return ``instant`` as ``YYYY-MM-DDTHH:MM:SS`` in UTC, the form of a raw row's timestamp."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return instant.astimezone(UTC).isoformat()[:19]
 
 
 def format_instant(instant: datetime) -> str:
     """Return ``instant`` as ``YYYY-MM-DDTHH:MM:SSZ``, the form of every time that we store."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{instant.astimezone(UTC).isoformat()[:19]}Z"
 
 
 def parse_instant(text: str) -> datetime:

@@ -526,6 +526,13 @@ def from_item(item: Mapping[str, object]) -> LedgerRecord:
     hour = parse_bucket(str(item.get("hour", "")))
     if "version" not in item or hour is None:
         raise ValueError("not a ledger record: it has no version or no hour")
+    try:
+        return _from_item(item, hour)
+    except (KeyError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"not a ledger record: {type(error).__name__}") from error
+
+
+def _from_item(item: Mapping[str, object], hour: datetime) -> LedgerRecord:
     status = item.get("meteringStatus")
     return LedgerRecord(
         group=Group(str(item["licenseArn"]), str(item["customerAWSAccountId"]), str(item["dimension"]), hour),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from awsmp.composition_events import Runtime, production_runtime
 from awsmp.usecases.deprovision_cleanup import finalize_expired
 
 
-def run(_event: dict[str, Any], _context: Any, runtime: Runtime) -> dict[str, int]:
+def run(_event: Mapping[str, Any], _context: Any, runtime: Runtime) -> dict[str, int]:
     """Finalise what has expired and return the counts.
 
     Raises
@@ -21,6 +22,6 @@ def run(_event: dict[str, Any], _context: Any, runtime: Runtime) -> dict[str, in
     return {"expired": report.expired, "finalized": report.finalized}
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
-    """Lambda entry point."""
-    return run(event, context, production_runtime())
+def handler(event: Mapping[str, Any], context: Any) -> dict[str, int]:
+    """Entry point of the 15-minute schedule."""
+    return run(event, context, production_runtime("deprovision-cleanup"))

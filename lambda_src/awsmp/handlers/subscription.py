@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from awsmp.composition_events import Runtime, production_runtime
-from awsmp.domain.errors import MeteringError
+from awsmp.handlers.sqs_batch import each_message
 
 
-def run(event: dict[str, Any], context: Any, runtime: Runtime) -> dict[str, Any]:
+def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
+    """Entry point of the event queue."""
+    return run(event, context, production_runtime("subscription"))
+
+
+def run(event: Mapping[str, Any], _context: Any, runtime: Runtime) -> dict[str, Any]:
     """Handle one batch and return the messages that have to come again.
 
     Raises
@@ -21,23 +24,4 @@ def run(event: dict[str, Any], context: Any, runtime: Runtime) -> dict[str, Any]
     Misconfigured
         The function lacks a setting.
     """
-    lifecycle = runtime.subscription_lifecycle()
-
-    def handle(record: SQSRecord) -> None:
-        try:
-            lifecycle.handle(record.body)
-        except Exception as error:
-            # Our own messages hold no buyer's identifier; a foreign one might.
-            told = str(error) if isinstance(error, MeteringError) else ""
-            runtime.telemetry.error(
-                "message failed", message_id=record.message_id, error_type=type(error).__name__, error=told
-            )
-            raise
-
-    response = process_partial_response(event, handle, BatchProcessor(EventType.SQS), context)
-    return dict(response)
-
-
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Lambda entry point."""
-    return run(event, context, production_runtime())
+    return each_message(event, runtime.subscription_lifecycle().handle, runtime.telemetry)

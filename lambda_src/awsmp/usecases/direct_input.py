@@ -18,7 +18,7 @@ from awsmp.domain.ports import Clock, Metric, Telemetry
 from awsmp.domain.quantities import ZERO, QuantityType, as_decimal
 from awsmp.domain.reasons import RowStamp, ValidationReason
 from awsmp.domain.rows import unclaimed_stamp
-from awsmp.domain.stores import LedgerStore
+from awsmp.domain.stores import LedgerKey, LedgerStore
 from awsmp.usecases.surfacing import report_surfacing
 
 _MAX_RACES: Final = 8
@@ -70,6 +70,20 @@ def adopt_input(
         direct.ledger.settle_input(item, status=status, reason=fold.reason, now=now)
         return after
     raise ConditionFailed("a direct-submit input lost every race; the next run folds it again")
+
+
+def refold_input(direct: DirectInput, record: LedgerRecord, *, legacy: bool = False) -> None:
+    """Take the input's newest content into a record that was released with an older one's allocations.
+
+    A lost race, or an input that is gone, leaves the record for the next run.
+    """
+    key = LedgerKey(record.group.license_arn, record.group.ledger_sort_key)
+    now = direct.clock.now()
+    for item in direct.ledger.items([key]):
+        fold = fold_input(item, record.group, direct.quantity_type, legacy=legacy)
+        after = apply_fold(record, record.group, fold, now=now, window=direct.window, direct=True)
+        report_surfacing(direct.telemetry, record, after)
+        direct.ledger.swap(record, advance(record, after, now=now))
 
 
 def _reject(direct: DirectInput, item: Mapping[str, object], reason: ValidationReason) -> None:

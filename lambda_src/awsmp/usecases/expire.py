@@ -71,7 +71,7 @@ def _close(expiry: Expiry, item: Mapping[str, object], now: datetime) -> bool:
         return adopt_input(direct, item, legacy=expiry.legacy) is not None
     try:
         before = from_item(item)
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         expiry.telemetry.count(Metric.USAGE_RECORD_REJECTED, 1, reason="MalformedLedgerRecord")
         raise MeteringError("a pending ledger record is malformed and cannot be closed") from error
     after = expire(before, now=now, window=expiry.window)

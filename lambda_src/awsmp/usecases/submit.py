@@ -54,7 +54,7 @@ from awsmp.domain.stores import (
     Unprocessed,
     WorkQueue,
 )
-from awsmp.usecases.direct_input import DirectInput, adopt_input
+from awsmp.usecases.direct_input import DirectInput, adopt_input, refold_input
 from awsmp.usecases.surfacing import report_surfacing
 
 #: Requests under way at once: enough to keep 10 requests a second going at 300 ms an answer.
@@ -268,9 +268,9 @@ class Submitter:
             chunk = self._next_chunk(candidates, room) if room > 0 else []
             expiries = {candidate.key: candidate.license_expiry for candidate in chunk}
             for item in self._s.ledger.items(list(expiries)) if chunk else ():
-                record = self._record(item)
                 expiry = expiries.get(LedgerKey(str(item["licenseArn"]), str(item[LEDGER_SORT_KEY])))
-                if record is not None and self._prepare(record, expiry):
+                record = self._sendable(item, expiry)
+                if record is not None:
                     run.waiting[self._is_legacy(record)].append(record)
                     run.taken += cap is not None and expiry is None
             for legacy, records in run.waiting.items():
@@ -301,19 +301,25 @@ class Submitter:
 
     # --- one record --------------------------------------------------------------------------------
 
-    def _record(self, item: Mapping[str, object]) -> LedgerRecord | None:
+    def _sendable(self, item: Mapping[str, object], expiry: datetime | None) -> LedgerRecord | None:
+        """Return the record to be sent now for ``item``, if any; whatever is wrong with it costs no other."""
         try:
-            if is_input(item):
-                return adopt_input(self._direct(), item, legacy=self._s.settings.legacy)
-            return from_item(item)
-        except (ValueError, KeyError) as error:
+            record = self._record(item)
+            return record if record is not None and self._prepare(record, expiry) else None
+        except ValueError as error:
             # Somebody edited the ledger by hand. The record can neither be sent nor closed; it is counted in
             # every run until it is repaired, and costs no other record anything.
             self._s.telemetry.count(Metric.USAGE_RECORD_REJECTED, 1, reason="MalformedLedgerRecord")
             self._s.telemetry.error("a ledger record is malformed", error=repr(error))
         except MeteringError as error:
             self._run.failures.append(error)
+            self._s.telemetry.error("a pending record could not be prepared", error=repr(error))
         return None
+
+    def _record(self, item: Mapping[str, object]) -> LedgerRecord | None:
+        if is_input(item):
+            return adopt_input(self._direct(), item, legacy=self._s.settings.legacy)
+        return from_item(item)
 
     def _direct(self) -> DirectInput:
         settings = self._s.settings
@@ -348,8 +354,7 @@ class Submitter:
 
     def _refold(self, record: LedgerRecord) -> None:
         if record.direct:
-            # The seller's input is the fold: giving it its pending mark back brings it here again.
-            self._s.telemetry.error("a direct-submit input has to be written again", hour=record.group.bucket)
+            refold_input(self._direct(), record, legacy=self._s.settings.legacy)
         elif self._s.work_queue is not None:
             self._s.work_queue.send([encode_work(GroupWork(record.group))])
 

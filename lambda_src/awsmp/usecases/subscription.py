@@ -32,7 +32,6 @@ from awsmp.domain.lifecycle_events import (
     LicenseDeprovisioned,
     LicenseEvent,
     LicenseUpdated,
-    OtherEvent,
     Stamp,
     at_license,
     parse_envelope,
@@ -170,9 +169,9 @@ class SubscriptionLifecycle:
                 self._agreement_event(event, body)
             case CancellationRequest() as event:
                 self._cancellation_request(event, envelope)
-            case OtherEvent(name):
-                self.telemetry.info("event type without effect here", detail_type=name)
-                self.telemetry.count(Metric.EVENT_IGNORED, reason=name)
+            case other:
+                self.telemetry.info("event type without effect here", detail_type=other.name)
+                self.telemetry.count(Metric.EVENT_IGNORED, reason=other.name)
 
     def _license_event(self, event: LicenseEvent) -> None:
         if self.accepted.is_foreign(event.product_code):
