@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sandbox.simulation.reconciliation import Account, number, reconcile, summary
 from sandbox.simulation.seller import Buyer, Seller
-from sandbox.simulation.trace import TRACE, read_trace, totals
+from sandbox.simulation.stage import Stage, WorldStage
+from sandbox.simulation.trace import TRACE, Usage, read_trace, totals
 from sandbox.simulation.troubles import Plan, plant_all
 from sandbox.simulation.world import PRODUCT_CODE, World
 
@@ -88,27 +89,34 @@ def prepare() -> Played:
     world = World(START)
     world.marketplace.create_product(PRODUCT_CODE, ["requests", "egress_kib"])
     trace = read_trace()
-    seller = Seller(world)
-    plan = Plan(world, seller, trace, _subscribe(world, trace))
-    for _, subscription in sorted(world.subscriptions.items()):
-        plan.activations += [e for e in subscription.events if e["detail-type"].startswith("License Updated")]
-        for envelope in subscription.events:
-            world.deliver(envelope)
+    stage = WorldStage(world)
+    seller = Seller(world.writer)
+    plan = Plan(stage, seller, trace, subscribe_all(stage, trace))
+    announce(plan)
     plant_all(plan)
     return Played(world, plan, [], totals(trace))
 
 
-def _subscribe(world: World, trace: list[Any]) -> dict[str, Buyer]:
+def subscribe_all(stage: Stage, trace: Iterable[Usage]) -> dict[str, Buyer]:
+    """Buy the product for every customer of the trace, two hours before it begins.
+
+    The second customer is another licence of the first one's account: Concurrent Agreements.
+    """
     buyers = {}
-    for number_, customer in enumerate(sorted({usage.customer for usage in trace}), start=1):
-        # The second customer is another licence of the first one's account: Concurrent Agreements.
-        account = f"5555{max(number_, 2):08d}"
-        bought = world.marketplace.subscribe(
-            PRODUCT_CODE, account, activate_at=world.start - timedelta(hours=2)
-        )
-        world.subscriptions[customer] = bought
-        buyers[customer] = Buyer(customer, bought.license.arn, account, bought.agreement.agreement_id)
+    for position, customer in enumerate(sorted({usage.customer for usage in trace}), start=1):
+        account = f"5555{max(position, 2):08d}"
+        bought = stage.subscribe(account, stage.start - timedelta(hours=2))
+        buyers[customer] = Buyer(customer, bought.license_arn, account, bought.agreement_id, bought.events)
     return buyers
+
+
+def announce(plan: Plan) -> None:
+    """Deliver the events of every purchase, and remember the activations."""
+    for _, buyer in sorted(plan.buyers.items()):
+        for envelope in buyer.events:
+            if str(envelope["detail-type"]).startswith("License Updated"):
+                plan.activations.append(envelope)
+            plan.stage.deliver(envelope)
 
 
 def play(progress: Callable[[datetime, datetime], None] | None = None) -> Played:
@@ -133,7 +141,7 @@ def play(progress: Callable[[datetime, datetime], None] | None = None) -> Played
         world.run_until(now)
         if progress is not None and now.minute == 0:
             progress(now, end)
-    accounts = reconcile(world, plan.seller.written())
+    accounts = reconcile(plan.stage, plan.seller.written())
     return Played(world, plan, accounts, prepared.trace_totals)
 
 

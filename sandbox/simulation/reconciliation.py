@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from awsmp.adapters.dynamodb import from_wire
 from awsmp.domain.hours import parse_bucket
 from awsmp.domain.identifiers import Group
 from awsmp.domain.ledger import LedgerRecord, from_item
 from awsmp.domain.quantities import ZERO
 from awsmp.domain.rows import UNCLAIMED, UsageRow
 from sandbox.simulation.seller import GroupKey
-from sandbox.simulation.world import LEDGER, USAGE, World
+from sandbox.simulation.stage import Stage
 
 
 @dataclass(slots=True)
@@ -66,35 +65,34 @@ def key_of(group: Group) -> GroupKey:
     return group.license_arn, group.customer_account, group.dimension, group.bucket
 
 
-def ledger_records(world: World) -> list[LedgerRecord]:
-    """Return every record of the ledger."""
-    items = (from_wire(item) for item in world.dynamodb.items(LEDGER))
+def ledger_records(items: Iterable[Mapping[str, Any]]) -> list[LedgerRecord]:
+    """Return every record of the ledger's items; a seller's inputs and the lease are none."""
     return [from_item(item) for item in items if "version" in item]
 
 
-def reconcile(world: World, written: Mapping[GroupKey, Decimal]) -> list[Account]:
+def reconcile(stage: Stage, written: Mapping[GroupKey, Decimal]) -> list[Account]:
     """Return the account of every group that was written or is in the ledger, in order.
 
     A group without a record is pending as far as its rows still are; a row that no group could claim is
     surfaced by its own stamp.
     """
     accounts = {group: Account(group, quantity) for group, quantity in written.items()}
-    records = ledger_records(world)
+    records = ledger_records(stage.ledger())
     for record in records:
         account = accounts.setdefault(key_of(record.group), Account(key_of(record.group)))
         account.billed += record.billed
         account.pending += record.pending_quantity
         for reason, quantity in record.surfaced_by_reason().items():
-            account.surfaced[reason] = account.surfaced.get(reason, ZERO) + quantity
+            account.surfaced[str(reason)] = account.surfaced.get(reason, ZERO) + quantity
         account.status = None if record.status is None else str(record.status)
         account.reason = record.status_reason or record.rejection
-    _add_rows(world, accounts, {key_of(record.group): record for record in records})
+    _add_rows(stage.usage(), accounts, {key_of(record.group): record for record in records})
     by_hour = {(*group[:3], _epoch_hour(group[3])): account for group, account in accounts.items()}
-    for honoured in world.marketplace.honoured():
-        found = by_hour.get((str(honoured.license_arn), honoured.customer, honoured.dimension, honoured.hour))
+    for honoured in stage.honoured():
+        found = by_hour.get((honoured.license_arn, honoured.customer, honoured.dimension, honoured.hour))
         if found is None:
             raise AssertionError(f"the Marketplace honoured a record that nobody wrote: {honoured}")
-        found.honoured += Decimal(honoured.quantity)
+        found.honoured += honoured.quantity
     return sorted(accounts.values(), key=lambda account: account.group)
 
 
@@ -104,13 +102,15 @@ def _epoch_hour(bucket: str) -> int | None:
 
 
 def _add_rows(
-    world: World, accounts: dict[GroupKey, Account], records: Mapping[GroupKey, LedgerRecord]
+    rows: Iterable[Mapping[str, Any]],
+    accounts: dict[GroupKey, Account],
+    records: Mapping[GroupKey, LedgerRecord],
 ) -> None:
     """Account for rows that the ledger does not hold: unclaimed ones, and those never folded yet."""
     in_table: dict[GroupKey, Decimal] = {}
     marked: set[GroupKey] = set()
-    for item in world.dynamodb.items(USAGE):
-        row = UsageRow(from_wire(item))
+    for item in rows:
+        row = UsageRow(item)
         group = (
             row.license_arn,
             str(row.attributes.get("customerAWSAccountId")),

@@ -11,7 +11,7 @@ from typing import Any
 from awsmp.adapters.dynamodb import to_wire
 from awsmp.domain.hours import bucket_of, format_second
 from awsmp.domain.rows import METERING_PENDING, ROW_SORT_KEY
-from sandbox.simulation.world import USAGE, World
+from sandbox.simulation.world import USAGE
 
 GroupKey = tuple[str, str, str, str]
 
@@ -24,13 +24,18 @@ class Buyer:
     license_arn: str
     account: str
     agreement_id: str
+    events: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(slots=True)
 class Seller:
-    """Writes rows as a seller's application does, and keeps books of its own, by row key."""
+    """Writes rows as a seller's application does, and keeps books of its own, by row key.
 
-    world: World
+    ``client`` is a DynamoDB client, in memory or boto3's.
+    """
+
+    client: Any
+    table: str = USAGE
     books: dict[tuple[str, str], tuple[GroupKey, Decimal]] = field(default_factory=dict)
     planted: dict[str, Decimal] = field(default_factory=dict)
 
@@ -61,7 +66,7 @@ class Seller:
         }
         item |= changes
         item = {name: value for name, value in item.items() if value is not None}
-        self.world.writer.put_item(TableName=USAGE, Item=to_wire(item))
+        self.client.put_item(TableName=self.table, Item=to_wire(item))
         self._book(item, dimension, at, planted)
 
     def _book(self, item: Mapping[str, Any], dimension: str, at: datetime, planted: bool) -> None:

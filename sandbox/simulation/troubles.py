@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from awsmp.adapters.dynamodb import from_wire
 from awsmp.domain.hours import bucket_of, floor_hour
 from awsmp.domain.ports import Metric
 from sandbox.fake_marketplace import Fault, Moment
 from sandbox.simulation.reconciliation import Account
 from sandbox.simulation.seller import Buyer, Seller
+from sandbox.simulation.stage import Stage
 from sandbox.simulation.trace import Usage, hours_of
-from sandbox.simulation.world import PRODUCT_CODE, SUBSCRIBERS, Trap, World
 
 MINUTE: Final = timedelta(minutes=1)
 HOUR: Final = timedelta(hours=1)
+
+#: Hour of the run in which each trouble happens, over the whole trace of 84 hours.
+TIMETABLE: Final[Mapping[str, int]] = {
+    "malformed": 5,
+    "corrected": 8,
+    "unclaimed": 9,
+    "undefined dimension": 11,
+    "throttled spell": 14,
+    "late row": 18,
+    "rewritten row": 22,
+    "lost cleanup": 26,
+    "lost answer": 30,
+    "former customer": 33,
+    "activation": 40,
+    "cancellation": 55,
+    "resubscription": 60,
+    "repeated events": 70,
+}
 
 Accounts = Mapping[tuple[str, str, str, str], Account]
 
@@ -36,19 +52,24 @@ class Trouble:
 class Plan:
     """The timetable of everything that happens besides the trace, and what is to be seen at the end."""
 
-    world: World
+    stage: Stage
     seller: Seller
     trace: list[Usage]
     buyers: dict[str, Buyer]
     actions: list[tuple[datetime, Callable[[], None]]] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    hours: Mapping[str, int] = field(default_factory=lambda: TIMETABLE)
     activations: list[Mapping[str, Any]] = field(default_factory=list)
     reserved: set[str] = field(default_factory=set)
 
     @property
     def start(self) -> datetime:
         """The first instant of the trace."""
-        return self.world.start
+        return self.stage.start
+
+    def hour(self, trouble: str) -> datetime:
+        """Return the hour in which a trouble happens."""
+        return self.start + self.hours[trouble] * HOUR
 
     def at(self, instant: datetime, action: Callable[[], None]) -> None:
         """Let ``action`` happen at ``instant``."""
@@ -126,12 +147,8 @@ def plant_all(plan: Plan) -> None:
     _repeated_events(plan)
 
 
-def _hour(plan: Plan, number: int) -> datetime:
-    return plan.start + number * HOUR
-
-
 def _malformed_row(plan: Plan, buyer: Buyer) -> None:
-    hour = _hour(plan, 5)
+    hour = plan.hour("malformed")
     good = plan.quiet_second(buyer, "requests", hour)
     plan.at(hour + 30 * MINUTE, lambda: plan.write(buyer, "requests", good, 3))
     bad = good + timedelta(minutes=7)
@@ -143,15 +160,15 @@ def _malformed_row(plan: Plan, buyer: Buyer) -> None:
     def judge(accounts: Accounts) -> tuple[bool, str]:
         account = accounts[key]
         ok = account.status == "Success" and account.surfaced == {"NonNumericQuantity": Decimal(-2)}
-        rows = plan.world.recorder.metrics[Metric.USAGE_RECORD_REJECTED, "NonNumericQuantity"]
-        text = f"valid rows billed ({account.billed}) in the last hour, bad rows surfaced {_text(account.surfaced)}"
+        rows = plan.stage.metric(Metric.USAGE_RECORD_REJECTED, "NonNumericQuantity")
+        text = f"billed {account.billed} in the last hour, surfaced {_text(account.surfaced)}"
         return ok and rows > 0 and account.difference == 0, text
 
     plan.expect("malformed rows, never corrected", judge)
 
 
 def _corrected_row(plan: Plan, buyer: Buyer) -> None:
-    hour = _hour(plan, 8)
+    hour = plan.hour("corrected")
     second = plan.quiet_second(buyer, "requests", hour)
     plan.at(hour + 20 * MINUTE, lambda: plan.write(buyer, "requests", second, Decimal("1.5")))
     plan.at(hour + 5 * HOUR, lambda: plan.write(buyer, "requests", second, 2))
@@ -161,7 +178,7 @@ def _corrected_row(plan: Plan, buyer: Buyer) -> None:
 
 
 def _unclaimed_row(plan: Plan, buyer: Buyer) -> None:
-    hour = _hour(plan, 9)
+    hour = plan.hour("unclaimed")
     second = plan.quiet_second(buyer, "requests", hour)
     wrong_bucket = bucket_of(hour + HOUR)
 
@@ -180,7 +197,7 @@ def _unclaimed_row(plan: Plan, buyer: Buyer) -> None:
 
 
 def _undefined_dimension(plan: Plan, buyer: Buyer) -> None:
-    hour = _hour(plan, 11)
+    hour = plan.hour("undefined dimension")
     plan.at(hour + 15 * MINUTE, lambda: plan.write(buyer, "gpu_hours", hour + 15 * MINUTE, 5))
     key = _key(buyer, "gpu_hours", hour)
     _surfaced(
@@ -194,12 +211,10 @@ def _undefined_dimension(plan: Plan, buyer: Buyer) -> None:
 
 
 def _late_rows(plan: Plan, before: Buyer, after: Buyer) -> None:
-    hour = _hour(plan, 14)
+    hour = plan.hour("throttled spell")
 
     def throttle() -> None:
-        plan.world.marketplace.arm(
-            Fault("ThrottlingException", times=None, until=hour + 2 * HOUR + 10 * MINUTE)
-        )
+        plan.stage.arm(Fault("ThrottlingException", times=None, until=hour + 2 * HOUR + 10 * MINUTE))
 
     plan.at(hour + HOUR - MINUTE, throttle)
     early = plan.quiet_second(before, "requests", hour)
@@ -210,13 +225,13 @@ def _late_rows(plan: Plan, before: Buyer, after: Buyer) -> None:
     )
 
     def spell(accounts: Accounts) -> tuple[bool, str]:
-        throttled = plan.world.recorder.metrics[Metric.REQUESTS_THROTTLED, None]
+        throttled = plan.stage.metric(Metric.REQUESTS_THROTTLED)
         groups = _of_hour(accounts, hour)
         ok = throttled > 0 and all(account.pending == 0 for account in groups)
         return ok, f"{throttled} throttled requests, {len(groups)} groups of the hour billed after the spell"
 
     plan.expect("throttled spell", spell)
-    late_hour = _hour(plan, 18)
+    late_hour = plan.hour("late row")
     second = plan.quiet_second(after, "requests", late_hour)
     plan.at(late_hour + 10 * MINUTE, lambda: plan.write(after, "requests", second + timedelta(minutes=9), 2))
     plan.at(late_hour + 4 * HOUR, lambda: plan.write(after, "requests", second, 4))
@@ -227,7 +242,7 @@ def _late_rows(plan: Plan, before: Buyer, after: Buyer) -> None:
 
 
 def _rewritten_row(plan: Plan, buyer: Buyer) -> None:
-    hour = _hour(plan, 22)
+    hour = plan.hour("rewritten row")
     second = plan.quiet_second(buyer, "requests", hour)
     plan.at(hour + 10 * MINUTE, lambda: plan.write(buyer, "requests", second, 9))
     plan.at(hour + 3 * HOUR, lambda: plan.write(buyer, "requests", second, 6))
@@ -243,40 +258,32 @@ def _rewritten_row(plan: Plan, buyer: Buyer) -> None:
 
 
 def _crash_between_put_and_cleanup(plan: Plan, buyer: Buyer) -> None:
-    hour = _hour(plan, 26)
+    hour = plan.hour("lost cleanup")
     second = plan.quiet_second(buyer, "requests", hour)
     plan.at(hour + 10 * MINUTE, lambda: plan.write(buyer, "requests", second, 8))
-    needle = f'"bucket":"{bucket_of(hour)}"'
-
-    def is_cleanup(function: str, service: str, operation: str, request: Mapping[str, Any]) -> bool:
-        if (function, service, operation) != ("aggregator", "sqs", "SendMessageBatch"):
-            return False
-        bodies = json.dumps([entry["MessageBody"] for entry in request["Entries"]])
-        return buyer.license_arn in bodies and needle in bodies.replace("\\", "")
-
-    trap = Trap(is_cleanup, after=False)
-    plan.at(hour + HOUR - MINUTE, lambda: plan.world.traps.append(trap))
+    lost: list[Callable[[], bool]] = []
+    plan.at(hour + HOUR - MINUTE, lambda: lost.append(plan.stage.lose_cleanup(buyer.license_arn, hour)))
     key = _key(buyer, "requests", hour)
 
     def judge(accounts: Accounts) -> tuple[bool, str]:
         account = accounts[key]
-        ok = trap.sprung and account.billed == account.written == account.honoured
+        ok = lost[0]() and account.billed == account.written == account.honoured
         return ok, f"{account.status}: the next delivery cleaned up; billed once, {account.billed}"
 
     plan.expect("crash between put and cleanup", judge)
 
 
 def _lost_answer(plan: Plan) -> None:
-    hour = _hour(plan, 30)
+    hour = plan.hour("lost answer")
     plan.at(
         hour + HOUR - MINUTE,
-        lambda: plan.world.marketplace.arm(Fault("ReadTimeout", Moment.AFTER)),
+        lambda: plan.stage.arm(Fault("ReadTimeout", Moment.AFTER)),
     )
 
     def judge(accounts: Accounts) -> tuple[bool, str]:
         groups = _of_hour(accounts, hour)
         ok = bool(groups) and all(account.billed == account.honoured for account in groups)
-        lost = plan.world.recorder.metrics[Metric.BATCH_METER_USAGE_EXCEPTION, "ReadTimeoutError"]
+        lost = plan.stage.metric(Metric.BATCH_METER_USAGE_EXCEPTION, "ReadTimeoutError")
         text = f"{lost} answer lost; {len(groups)} groups of the hour sent again unchanged, billed once"
         return ok and lost > 0, text
 
@@ -284,11 +291,10 @@ def _lost_answer(plan: Plan) -> None:
 
 
 def _unsubscribed_buyer(plan: Plan) -> None:
-    world = plan.world
-    gone = world.marketplace.subscribe(PRODUCT_CODE, "555500000061", activate_at=plan.start - 72 * HOUR)
-    world.marketplace.deprovision_license(gone.license.arn)
-    buyer = Buyer("former customer", gone.license.arn, "555500000061", gone.agreement.agreement_id)
-    hour = _hour(plan, 33)
+    gone = plan.stage.subscribe("555500000061", plan.start - 72 * HOUR)
+    plan.stage.deprovision(gone.license_arn)
+    buyer = Buyer("former customer", gone.license_arn, "555500000061", gone.agreement_id)
+    hour = plan.hour("former customer")
     plan.at(hour + 5 * MINUTE, lambda: plan.write(buyer, "requests", hour + 5 * MINUTE, 3))
     key = _key(buyer, "requests", hour)
     _surfaced(
@@ -305,21 +311,21 @@ def _quiet_customer(plan: Plan, *, last_before: int) -> Buyer:
     """Return a customer whose trace ends before the hour ``last_before``."""
     for customer in sorted(plan.buyers):
         used = hours_of(plan.trace, customer)
-        if max(used) < last_before and customer not in plan.reserved:
+        if max(used, default=0) < last_before and customer not in plan.reserved:
             plan.reserved.add(customer)
             return plan.buyers[customer]
     raise AssertionError(f"no customer's trace ends before hour {last_before}")
 
 
 def _cancellation(plan: Plan) -> None:
-    buyer = _quiet_customer(plan, last_before=50)
-    hour = _hour(plan, 55)
-    world = plan.world
+    buyer = _quiet_customer(plan, last_before=plan.hours["cancellation"] - 4)
+    hour = plan.hour("cancellation")
+    stage = plan.stage
     deprovisioned = hour + 20 * MINUTE
 
     def cancel() -> None:
-        world.deliver(world.marketplace.end_agreement(buyer.agreement_id))
-        world.deliver(world.marketplace.deprovision_license(buyer.license_arn))
+        stage.deliver(stage.end_agreement(buyer.agreement_id))
+        stage.deliver(stage.deprovision(buyer.license_arn))
 
     plan.at(hour + 10 * MINUTE, lambda: plan.write(buyer, "requests", hour + 10 * MINUTE, 2))
     plan.at(deprovisioned, cancel)
@@ -343,22 +349,22 @@ def _cancellation(plan: Plan) -> None:
 
 
 def _resubscription(plan: Plan) -> None:
-    buyer = _quiet_customer(plan, last_before=58)
-    world = plan.world
-    cancelled, back = _hour(plan, 60) + 30 * MINUTE, _hour(plan, 63) + 15 * MINUTE
+    buyer = _quiet_customer(plan, last_before=plan.hours["resubscription"] - 1)
+    stage = plan.stage
+    cancelled = plan.hour("resubscription") + 30 * MINUTE
+    back = plan.hour("resubscription") + 3 * HOUR + 15 * MINUTE
     held_back: list[Mapping[str, Any]] = []
 
     def cancel() -> None:
-        held_back.append(world.marketplace.deprovision_license(buyer.license_arn))
+        held_back.append(stage.deprovision(buyer.license_arn))
 
     def resubscribe() -> None:
-        _, envelope = world.marketplace.activate_license(buyer.license_arn)
-        world.deliver(envelope)
+        stage.deliver(stage.activate(buyer.license_arn))
 
     plan.at(cancelled, cancel)
     plan.at(back, resubscribe)
     # The older event arrives last: by its time it must not end the new subscription.
-    plan.at(back + 20 * MINUTE, lambda: world.deliver(held_back[0]))
+    plan.at(back + 20 * MINUTE, lambda: stage.deliver(held_back[0]))
     used = floor_hour(back) + 2 * HOUR
     plan.at(used + 10 * MINUTE, lambda: plan.write(buyer, "requests", used + 10 * MINUTE, 4))
     _billed_whole(
@@ -370,16 +376,14 @@ def _resubscription(plan: Plan) -> None:
 
 
 def _activation_within_the_hour(plan: Plan) -> None:
-    world = plan.world
-    hour = _hour(plan, 40)
+    stage = plan.stage
+    hour = plan.hour("activation")
     activated = hour + 25 * MINUTE
-    created, _ = world.marketplace.create_agreement(PRODUCT_CODE, "555500000062")
-    grant = world.marketplace.create_license(created.agreement_id)
-    buyer = Buyer("new customer", grant.arn, "555500000062", created.agreement_id)
+    offered = stage.offer("555500000062")
+    buyer = Buyer("new customer", offered.license_arn, "555500000062", offered.agreement_id)
 
     def activate() -> None:
-        _, envelope = world.marketplace.activate_license(grant.arn)
-        world.deliver(envelope)
+        stage.deliver(stage.activate(buyer.license_arn))
 
     plan.at(activated, activate)
     plan.at(activated + 10 * MINUTE, lambda: plan.write(buyer, "requests", activated + 10 * MINUTE, 5))
@@ -389,21 +393,20 @@ def _activation_within_the_hour(plan: Plan) -> None:
 
 def _repeated_events(plan: Plan) -> None:
     """Deliver the first License Updated of every licence again, long after: nobody is revived by it."""
-    world = plan.world
     first = list(plan.activations)
 
     def again() -> None:
         for envelope in reversed(first):
-            world.deliver(envelope)
+            plan.stage.deliver(envelope)
 
-    plan.at(_hour(plan, 70), again)
+    plan.at(plan.hour("repeated events"), again)
 
     def judge(accounts: Accounts) -> tuple[bool, str]:
-        rows = [from_wire(item) for item in world.us_east_1.items(SUBSCRIBERS)]
+        rows = plan.stage.subscribers()
         active = sum(row.get("subscriptionStatus") == "active" for row in rows)
         inactive = sum(row.get("subscriptionStatus") == "inactive" for row in rows)
-        # 60 customers and the new one, less the cancelled one; the former customer was never announced.
-        ok = (active, inactive) == (60, 1)
+        # Everybody announced and the new customer, less the cancelled one.
+        ok = (active, inactive) == (len(plan.buyers), 1)
         return ok, f"{len(first)} events delivered again, reversed: {active} active, {inactive} inactive"
 
     plan.expect("duplicate and reordered events", judge)
