@@ -22,7 +22,7 @@ MAX_KEYS: Final = 100
 _TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.05
 
-_CONDITION_FAILED: Final = "ConditionalCheckFailed"
+_CONDITION_FAILED: Final = frozenset({"ConditionalCheckFailed", "DuplicateItem"})
 
 _SERIALIZER = TypeSerializer()
 _DESERIALIZER = TypeDeserializer()
@@ -123,7 +123,7 @@ class StatementResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One conditional PartiQL UPDATE with its parameters in wire format."""
+    """One conditional PartiQL UPDATE, or an INSERT, with its parameters in wire format."""
 
     text: str
     parameters: tuple[Any, ...]
@@ -170,6 +170,6 @@ def _execute_once(client: DynamoDBClient, statements: Sequence[Statement]) -> li
 def _result(error: Mapping[str, Any] | None) -> StatementResult:
     if error is None:
         return StatementResult.DONE
-    if error.get("Code") == _CONDITION_FAILED:
+    if error.get("Code") in _CONDITION_FAILED:
         return StatementResult.CONDITION_FAILED
     return StatementResult.UNAVAILABLE

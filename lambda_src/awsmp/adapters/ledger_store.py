@@ -61,9 +61,14 @@ class DynamoDBLedgerStore:
             return from_item(from_wire(answer["Item"]))
         except ValueError as error:
             raise ForeignLedgerItem(
-                "the group's ledger key is taken by an item that is no record of ours (a direct-submit input, "
+                "the group's ledger key is taken by an item that is no record of ours (a direct-submit input "
                 "or one edited by hand); its usage rows stay pending until the item is moved away"
             ) from error
+
+    def create_many(self, records: Sequence[LedgerRecord]) -> list[SwapResult]:
+        """See LedgerStore."""
+        statements = [_insert_statement(self.table, record) for record in records]
+        return [_SWAP_RESULTS[result] for result in execute(self.client, self.clock, statements)]
 
     def create(self, record: LedgerRecord) -> bool:
         """See LedgerStore."""
@@ -139,13 +144,32 @@ class DynamoDBLedgerStore:
         }
         return [found[key] for key in keys if key in found]
 
+    def settle_inputs(
+        self, inputs: Sequence[tuple[Mapping[str, object], str | None, str | None]], *, now: datetime
+    ) -> list[SwapResult]:
+        """See LedgerStore.
+
+        Scalar inputs go out 25 a request; one with allocations is compared as a whole list, alone.
+        """
+        scalar = [each for each in inputs if "usageAllocations" not in each[0]]
+        statements = [_settle_statement(self.table, *each, now=now) for each in scalar]
+        done = dict(zip(map(id, scalar), execute(self.client, self.clock, statements), strict=True))
+        results = []
+        for each in inputs:
+            if id(each) in done:
+                results.append(_SWAP_RESULTS[done[id(each)]])
+            else:
+                settled = self.settle_input(each[0], status=each[1], reason=each[2], now=now)
+                results.append(SwapResult.DONE if settled else SwapResult.CONDITION_FAILED)
+        return results
+
     def settle_input(
         self, item: Mapping[str, object], *, status: str | None, reason: str | None, now: datetime
     ) -> bool:
         """See LedgerStore."""
-        names, values = {"#mp": "meteringPending", "#up": "updatedAt", "#ve": "version"}, dict[str, Any]()
+        names, values = {"#mp": "meteringPending", "#up": "updatedAt", "#fd": "foldDigest"}, dict[str, Any]()
         values[":mp"], values[":up"] = item["meteringPending"], format_instant(now)
-        conditions = ["#mp = :mp", "attribute_not_exists(#ve)"]
+        conditions = ["#mp = :mp", "attribute_not_exists(#fd)"]
         for number, name in enumerate(INPUT_ATTRIBUTES):
             names[f"#i{number}"] = name
             if name in item:
@@ -208,6 +232,38 @@ class DynamoDBLedgerStore:
         except ConditionFailed:
             # The lease ran out and is another sender's by now; giving it back would take it from them.
             return
+
+
+def _settle_statement(
+    table: str, item: Mapping[str, object], status: str | None, reason: str | None, *, now: datetime
+) -> Statement:
+    changes, values = ['SET "updatedAt"=?'], list[object]([format_instant(now)])
+    for name, value in (("meteringStatus", status), ("meteringStatusReason", reason)):
+        if value is not None:
+            changes.append(f'SET "{name}"=?')
+            values.append(str(value))
+    conditions = [
+        '"licenseArn"=?',
+        f'"{LEDGER_SORT_KEY}"=?',
+        '"meteringPending"=?',
+        '"foldDigest" IS MISSING',
+    ]
+    values += [item["licenseArn"], item[LEDGER_SORT_KEY], item["meteringPending"]]
+    for name in INPUT_ATTRIBUTES:
+        if name in item:
+            conditions.append(f'"{name}"=?')
+            values.append(item[name])
+        else:
+            conditions.append(f'"{name}" IS MISSING')
+    text = f'UPDATE "{table}" {" ".join(changes)} REMOVE "meteringPending" WHERE {" AND ".join(conditions)}'
+    return Statement(text, tuple(value_to_wire(value) for value in values))
+
+
+def _insert_statement(table: str, record: LedgerRecord) -> Statement:
+    item = to_item(record)
+    members = ", ".join(f"'{name}': ?" for name in item)
+    text = f'INSERT INTO "{table}" VALUE {{{members}}}'
+    return Statement(text, tuple(value_to_wire(value) for value in item.values()))
 
 
 def _changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[tuple[str, object]]:

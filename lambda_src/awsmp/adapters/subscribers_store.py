@@ -99,20 +99,26 @@ class SubscribersStore:
         """Return the licences whose hour for final usage is running at ``now`` (expiry after ``now``).
 
         The index is asked, then each row consistently: what has been revived or finalised since is left out.
+        A row that cannot be read keeps no other licence from its flush, nor itself: the index alone knows
+        enough of it.
         """
-        rows = [
-            self._read(pending.license_arn, pending.customer_account)
-            for pending in self._pending("#expiry > :now", now)
-        ]
-        return [
-            DeprovisioningLicense(
-                license_arns=row.license_arn_spellings | {row.license_arn},
-                customer_account=row.customer_account,
-                expiry=row.deprovisioning_expiry,
+        found = (self._deprovisioning_of(pending) for pending in self._pending("#expiry > :now", now))
+        return [license_ for license_ in found if license_ is not None and license_.expiry > now]
+
+    def _deprovisioning_of(self, pending: PendingDeprovisioning) -> DeprovisioningLicense | None:
+        try:
+            row = self._read(pending.license_arn, pending.customer_account)
+        except MalformedRow:
+            return DeprovisioningLicense(
+                frozenset({pending.license_arn}), pending.customer_account, pending.expiry
             )
-            for row in rows
-            if row is not None and row.deprovisioning_expiry is not None and row.deprovisioning_expiry > now
-        ]
+        if row is None or row.deprovisioning_expiry is None:
+            return None
+        return DeprovisioningLicense(
+            license_arns=row.license_arn_spellings | {row.license_arn},
+            customer_account=row.customer_account,
+            expiry=row.deprovisioning_expiry,
+        )
 
     def expired(self, now: datetime) -> list[PendingDeprovisioning]:
         """Return the index entries whose expiry is at or before ``now``, oldest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -18,7 +19,7 @@ _SECONDS: Final = frozenset({Metric.OLDEST_UNBILLED_AGE_SECONDS, Metric.SECONDS_
 
 # Whatever the field is called: a licence ARN, and any run of twelve digits (an AWS account id).
 _SENSITIVE = re.compile(
-    r"arn:aws[a-zA-Z-]*:license-manager:[^\s\"']*|(?<!\d)\d{12}(?!\d)|(?<![a-z])l-[0-9a-f]{8,}"
+    r"arn:aws[a-zA-Z-]*:license-manager:[^\s\"']*|(?<!\d)\d{12}(?!\d)|(?<![a-zA-Z])[lL]-[0-9a-fA-F]{8,}"
 )
 
 
@@ -37,14 +38,22 @@ def masked_fields(fields: dict[str, object]) -> dict[str, object]:
 
 
 def masked(value: object) -> object:
-    """Return ``value`` with account ids and licence ARNs cut to their last four characters."""
+    """Return ``value`` with account ids and licence ARNs cut to their last four characters.
+
+    What is no plain value is logged as its text, masked like any other.
+    """
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        text = str(value)
+        return value if _SENSITIVE.search(text) is None else masked(text)
     if isinstance(value, str):
         return _SENSITIVE.sub(lambda found: mask(found.group()), value)
-    if isinstance(value, dict):
-        return {key: masked(item) for key, item in value.items()}
+    if isinstance(value, Mapping):
+        return {str(masked(str(key))): masked(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [masked(item) for item in value]
-    return value
+    return masked(repr(value))
 
 
 class LambdaTelemetry:
@@ -74,8 +83,8 @@ class LambdaTelemetry:
 
     def info(self, message: str, **fields: object) -> None:
         """See Telemetry."""
-        self._log.info(message, extra=masked_fields(fields))
+        self._log.info(masked(message), extra=masked_fields(fields))
 
     def error(self, message: str, **fields: object) -> None:
         """See Telemetry."""
-        self._log.error(message, extra=masked_fields(fields))
+        self._log.error(masked(message), extra=masked_fields(fields))

@@ -18,9 +18,6 @@ MAX_RECORDS: Final = 25
 #: A request has to be smaller than 1 MB (BatchMeterUsage API reference); the envelope gets the rest.
 MAX_REQUEST_BYTES: Final = 1_000_000 - 2_000
 
-#: Halvings until 25 records are single ones: 25, 13, 7, 4, 2, 1.
-MAX_BISECTIONS: Final = 5
-
 T = TypeVar("T")
 
 
@@ -71,6 +68,8 @@ def request_problem(record: LedgerRecord, kind: QuantityType, *, legacy: bool) -
         return ValidationReason.INVALID_LICENSE_ARN
     if len(record.allocations) > MAX_ALLOCATIONS:
         return ValidationReason.TOO_MANY_ALLOCATIONS
+    if any(range_reason(allocation.quantity, kind) for allocation in record.allocations):
+        return ValidationReason.ALLOCATION_SUM_MISMATCH
     if record.allocations and sum(a.quantity for a in record.allocations) != record.quantity:
         return ValidationReason.ALLOCATION_SUM_MISMATCH
     if request_bytes(record, kind, legacy=legacy) > MAX_REQUEST_BYTES:
@@ -89,6 +88,6 @@ def first_batch(sizes: Sequence[int]) -> int:
 
 
 def halves(records: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Cut a refused request in two; the first half is the longer one."""
+    """Cut a refused request in two, the first half the longer: 25, 13, 7, 4, 2, 1 takes five cuts."""
     middle = (len(records) + 1) // 2
     return records[:middle], records[middle:]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
-from awsmp.domain.allocations import Allocation, canonical_value, parse_row_allocations
-from awsmp.domain.folding import Fold
+from awsmp.domain.allocations import Allocation, AllocationSum, canonical_value, parse_row_allocations
+from awsmp.domain.folding import Fold, Rejection
 from awsmp.domain.hours import parse_bucket
 from awsmp.domain.identifiers import Group
 from awsmp.domain.ledger import LEDGER_SORT_KEY
-from awsmp.domain.quantities import ZERO, QuantityType, as_decimal, quantity_reason
+from awsmp.domain.quantities import ZERO, QuantityType, counted, quantity_reason
 from awsmp.domain.reasons import ValidationReason
 
 #: The attributes of an input that decide what it means.
@@ -19,8 +20,8 @@ INPUT_ATTRIBUTES: Final = ("quantity", "usageAllocations", "customerIdentifier")
 
 
 def is_input(item: Mapping[str, object]) -> bool:
-    """Tell whether an item of the aggregated-usage table is a seller's input: it has no version of ours."""
-    return "version" not in item
+    """Tell whether an item of the aggregated-usage table is a seller's input: it has no fold of ours."""
+    return "foldDigest" not in item
 
 
 def input_group(item: Mapping[str, object]) -> Group | ValidationReason:
@@ -42,26 +43,31 @@ def input_group(item: Mapping[str, object]) -> Group | ValidationReason:
 
 def fold_input(item: Mapping[str, object], group: Group, kind: QuantityType, *, legacy: bool = False) -> Fold:
     """Fold one input: a group of one row."""
-    raw = item.get("quantity")
-    number = as_decimal(raw)
-    total = ZERO if number is None else number
-    reason = quantity_reason(raw, kind, present="quantity" in item)
-    whole = group.reason(legacy=legacy)
-    allocations: tuple[Allocation, ...] = ()
-    if reason is None and "usageAllocations" in item:
-        allocations, reason = parse_row_allocations(item["usageAllocations"], total, kind)
+    total = counted(item.get("quantity"))
+    allocations, reason = _checked(item, group, total, kind, legacy=legacy)
     identifier = item.get("customerIdentifier")
-    refused = whole or reason
     text = "\x1f".join(f"{name}={canonical_value(item[name])}" for name in INPUT_ATTRIBUTES if name in item)
     return Fold(
         total=total,
-        billable=ZERO if refused else total,
-        allocations=() if refused or total == ZERO else allocations,
+        billable=ZERO if reason else total,
+        allocations=() if reason or total == ZERO else allocations,
         row_count=1,
-        rejected_rows=1 if refused else 0,
-        reason=refused,
-        whole=refused is not None,
+        rejections=(Rejection(reason, 1, total),) if reason else (),
         digest=hashlib.sha256(text.encode()).hexdigest()[:32],
         pending=(),
         customer_identifier=identifier if isinstance(identifier, str) else None,
     )
+
+
+def _checked(
+    item: Mapping[str, object], group: Group, total: Decimal, kind: QuantityType, *, legacy: bool
+) -> tuple[tuple[Allocation, ...], ValidationReason | None]:
+    reason = group.reason(legacy=legacy) or quantity_reason(
+        item.get("quantity"), kind, present="quantity" in item
+    )
+    if reason is not None or "usageAllocations" not in item:
+        return (), reason
+    allocations, reason = parse_row_allocations(item["usageAllocations"], total, kind)
+    merged = AllocationSum()
+    reason = reason or merged.add(allocations)
+    return merged.merged(), reason

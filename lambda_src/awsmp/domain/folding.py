@@ -34,6 +34,15 @@ class FoldedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejection:
+    """Rows that are refused for one reason, and what they add up to, signed."""
+
+    reason: str
+    rows: int
+    quantity: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """What a group's rows add up to.
 
@@ -45,12 +54,11 @@ class Fold:
         Sum over the valid rows; 0 when the group as a whole is refused.
     allocations
         Merged allocations of the valid rows; empty when they carry none or add up to 0.
-    row_count, rejected_rows
-        All rows, and those that are refused.
-    reason
-        Why the group is refused: a group-level reason, else the first row's.
-    whole
-        True when ``reason`` is group-level: the group has no valid part.
+    row_count
+        All rows, valid or not.
+    rejections
+        What is refused, by reason, in the order in which the reasons were met; a group-level reason refuses
+        all rows.
     digest
         Over keys, quantities, allocations and every other attribute that decides a row's meaning.
     pending
@@ -63,12 +71,20 @@ class Fold:
     billable: Decimal
     allocations: tuple[Allocation, ...]
     row_count: int
-    rejected_rows: int
-    reason: ValidationReason | None
-    whole: bool
+    rejections: tuple[Rejection, ...]
     digest: str
     pending: tuple[FoldedRow, ...]
     customer_identifier: str | None = None
+
+    @property
+    def rejected_rows(self) -> int:
+        """How many rows are refused."""
+        return sum(rejection.rows for rejection in self.rejections)
+
+    @property
+    def reason(self) -> str | None:
+        """The first reason for which rows are refused."""
+        return self.rejections[0].reason if self.rejections else None
 
     @property
     def rejected(self) -> Decimal:
@@ -81,8 +97,7 @@ class _Sums:
     total: Decimal = ZERO
     valid: Decimal = ZERO
     rows: int = 0
-    rejected: int = 0
-    row_reason: ValidationReason | None = None
+    rejections: dict[ValidationReason, Rejection] = field(default_factory=dict)
     group_reason: ValidationReason | None = None
     unallocated: bool = False
     allocated: bool = False
@@ -110,14 +125,13 @@ def fold_group(
     reason = sums.group_reason or _group_reason(sums, group, kind)
     whole = reason is not None
     billable = ZERO if whole else sums.valid
+    rejections = (Rejection(reason, sums.rows, sums.total),) if reason else tuple(sums.rejections.values())
     return Fold(
         total=sums.total,
         billable=billable,
         allocations=() if whole or billable == ZERO else sums.allocations.merged(),
         row_count=sums.rows,
-        rejected_rows=sums.rows if whole else sums.rejected,
-        reason=reason or sums.row_reason,
-        whole=whole,
+        rejections=rejections,
         digest=hasher.hexdigest()[:32],
         pending=tuple(sums.pending),
         customer_identifier=next(iter(sums.identifiers), None),
@@ -130,8 +144,10 @@ def _add(sums: _Sums, row: UsageRow, checked: CheckedRow, digest: str) -> None:
     if row.pending_bucket is not None and len(sums.pending) < MAX_PENDING_ROWS:
         sums.pending.append(FoldedRow(row.sort_key, digest, checked.reason))
     if checked.reason is not None:
-        sums.rejected += 1
-        sums.row_reason = sums.row_reason or checked.reason
+        before = sums.rejections.get(checked.reason, Rejection(checked.reason, 0, ZERO))
+        sums.rejections[checked.reason] = Rejection(
+            checked.reason, before.rows + 1, before.quantity + checked.quantity
+        )
         return
     sums.valid += checked.quantity
     if isinstance(identifier := row.attributes.get("customerIdentifier"), str):
@@ -146,6 +162,7 @@ def _add(sums: _Sums, row: UsageRow, checked: CheckedRow, digest: str) -> None:
 def _group_reason(sums: _Sums, group: Group, kind: QuantityType) -> ValidationReason | None:
     if sums.allocated and sums.unallocated:
         return ValidationReason.MIXED_ALLOCATED_AND_UNALLOCATED
-    if sums.rows > sums.rejected and not is_license_arn(group.license_arn) and len(sums.identifiers) != 1:
+    valid_rows = sums.rows - sum(rejection.rows for rejection in sums.rejections.values())
+    if valid_rows and not is_license_arn(group.license_arn) and len(sums.identifiers) != 1:
         return ValidationReason.INVALID_LICENSE_ARN
     return range_reason(sums.valid, kind)

@@ -13,9 +13,6 @@ from awsmp.domain.reasons import ValidationReason
 #: Longest dimension name (botocore model of UsageRecord).
 MAX_DIMENSION: Final = 255
 
-#: Longest sort key that DynamoDB takes, in bytes.
-MAX_SORT_KEY_BYTES: Final = 1024
-
 # The LicenseArn pattern of botocore's service model.
 _LICENSE_ARN = re.compile(
     r"arn:aws[a-zA-Z-]*:[A-Za-z0-9][A-Za-z0-9_/.-]{0,62}:[A-Za-z0-9_/.-]{0,63}"

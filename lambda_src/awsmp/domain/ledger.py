@@ -21,7 +21,7 @@ from enum import Enum, auto
 from typing import Final
 
 from awsmp.domain.allocations import Allocation, from_api_shape, to_api_shape
-from awsmp.domain.folding import Fold
+from awsmp.domain.folding import Fold, Rejection
 from awsmp.domain.hours import HOUR, BillingWindow, format_instant, parse_bucket, parse_instant
 from awsmp.domain.identifiers import Group
 from awsmp.domain.quantities import ZERO
@@ -58,9 +58,7 @@ class LedgerRecord:
     row_count: int
     quantity: Decimal
     allocations: tuple[Allocation, ...] = ()
-    rejected: Decimal = ZERO
-    rejected_rows: int = 0
-    rejection: str | None = None
+    rejections: tuple[Rejection, ...] = ()
     pending: bool = True
     status: MeteringStatus | None = None
     status_reason: str | None = None
@@ -68,7 +66,7 @@ class LedgerRecord:
     billed: Decimal = ZERO
     attempt: Attempt | None = None
     sent_timestamp: datetime | None = None
-    allocations_stale: bool = False
+    content_stale: bool = False
     refold_required: bool = False
     final_flush: bool = False
     customer_identifier: str | None = None
@@ -87,6 +85,26 @@ class LedgerRecord:
     def surfaced(self) -> Decimal:
         """What was written and is neither billed nor pending, signed."""
         return self.total - self.billed - self.pending_quantity
+
+    @property
+    def rejected(self) -> Decimal:
+        """What the last fold's refused rows add up to, signed."""
+        return sum((rejection.quantity for rejection in self.rejections), ZERO)
+
+    @property
+    def rejected_rows(self) -> int:
+        """How many rows the last fold refuses."""
+        return sum(rejection.rows for rejection in self.rejections)
+
+    @property
+    def rejection(self) -> str | None:
+        """The first reason for which the last fold refuses rows."""
+        return self.rejections[0].reason if self.rejections else None
+
+    @property
+    def superseded(self) -> bool:
+        """Whether the last fold differs from the bytes that are frozen."""
+        return self.content_stale or self.quantity != self.total - self.rejected
 
     @property
     def has_valid_part(self) -> bool:
@@ -110,22 +128,16 @@ class LedgerRecord:
 
     def surfaced_by_reason(self) -> dict[str, Decimal]:
         """Split the surfaced quantity by reason code; parts of 0 are left out."""
-        parts: dict[str, Decimal] = {}
-        rest = self.surfaced
-        if self.rejection is not None and self.rejected != ZERO:
-            parts[self.rejection] = self.rejected
-            rest -= self.rejected
-        if rest != ZERO:
-            reason = self._rest_reason()
-            parts[reason] = parts.get(reason, ZERO) + rest
+        parts = {rejection.reason: rejection.quantity for rejection in self.rejections}
+        late = self.surfaced - self.rejected
+        if not self.pending and self.status_reason is not None:
+            # What would have been sent went unbilled for the status' own reason; only the rest came late.
+            unbilled = self.quantity - self.billed
+            parts[self.status_reason] = parts.get(self.status_reason, ZERO) + unbilled
+            late -= unbilled
+        reason = self._late_reason()
+        parts[reason] = parts.get(reason, ZERO) + late
         return {reason: quantity for reason, quantity in parts.items() if quantity != ZERO}
-
-    def _rest_reason(self) -> str:
-        if self.pending or self.status is MeteringStatus.SUCCESS:
-            return self._late_reason()
-        if self.status is MeteringStatus.DRY_RUN_SUBMITTED:
-            return self.status_reason or self._late_reason()
-        return self.status_reason or str(self.status)
 
     def _late_reason(self) -> str:
         return SurfacedReason.AFTER_FINAL_FLUSH if self.final_flush else SurfacedReason.LATE_AFTER_SUBMISSION
@@ -152,7 +164,14 @@ def apply_fold(
     """Return the record after ``fold``; the very same object when the fold brings nothing new.
 
     ``final_flush`` marks the last look at an unfinished hour before its licence's window closes.
+
+    Raises
+    ------
+    ValueError
+        The group's hour has not begun at ``now``.
     """
+    if group.hour > now:
+        raise ValueError("the hour has not begun")
     billable = window.is_billable(group.hour, now)
     if record is None:
         created = LedgerRecord(
@@ -167,7 +186,7 @@ def apply_fold(
         fresh = _reopened(created, fold, final_flush)
         expired = MeteringStatus.SUBMISSION_EXPIRED if direct else MeteringStatus.AGGREGATION_EXPIRED
         return fresh if billable else _closed(fresh, expired, expired)
-    if _same_fold(record, fold):
+    if _same_fold(record, fold) and (record.final_flush or not final_flush):
         return record
     if record.pending and record.attempt is None:
         reopened = _reopened(record, fold, final_flush)
@@ -179,10 +198,8 @@ def apply_fold(
         total=fold.total,
         digest=fold.digest,
         row_count=fold.row_count,
-        rejected=fold.rejected,
-        rejected_rows=fold.rejected_rows,
-        rejection=fold.reason,
-        allocations_stale=fold.allocations != record.allocations,
+        rejections=fold.rejections,
+        content_stale=_content(fold) != _content(record),
         final_flush=record.final_flush or final_flush,
     )
 
@@ -192,7 +209,12 @@ def _same_fold(record: LedgerRecord, fold: Fold) -> bool:
         return False
     # The outcome is compared beside the digest: a deployment that judges the same rows otherwise (another
     # quantity type, say) has to be able to reopen what it refused before.
-    return (record.digest, record.rejected, record.rejection) == (fold.digest, fold.rejected, fold.reason)
+    return (record.digest, record.rejections) == (fold.digest, fold.rejections)
+
+
+def _content(source: Fold | LedgerRecord) -> tuple[object, ...]:
+    """Return what is sent beside the quantity."""
+    return source.allocations, source.customer_identifier
 
 
 def _reopens(record: LedgerRecord) -> bool:
@@ -208,13 +230,11 @@ def _reopened(record: LedgerRecord, fold: Fold, final_flush: bool) -> LedgerReco
         row_count=fold.row_count,
         quantity=fold.billable,
         allocations=fold.allocations,
-        rejected=fold.rejected,
-        rejected_rows=fold.rejected_rows,
-        rejection=fold.reason,
+        rejections=fold.rejections,
         pending=True,
         status=None if fold.reason is None else MeteringStatus.REJECTED_CLIENT_SIDE,
         status_reason=fold.reason,
-        allocations_stale=False,
+        content_stale=False,
         refold_required=False,
         final_flush=record.final_flush or final_flush,
         customer_identifier=fold.customer_identifier or record.customer_identifier,
@@ -370,6 +390,9 @@ def apply_outcome(
             return _answered(record, MeteringStatus.DRY_RUN_SUBMITTED, reason)
         case Released() if not attempt.unknown:
             return _released(record)
+        case Refused() if not attempt.unknown and record.superseded:
+            # What was refused is not what the rows say by now: the newer fold gets its own try.
+            return _released(record)
         case Refused(reason=name) if not attempt.unknown:
             return _answered(record, MeteringStatus.REJECTED_CLIENT_SIDE, name)
         case _:
@@ -390,8 +413,8 @@ def _released(record: LedgerRecord) -> LedgerRecord:
         quantity=record.total - record.rejected,
         status=None if record.rejection is None else MeteringStatus.REJECTED_CLIENT_SIDE,
         status_reason=record.rejection,
-        refold_required=record.allocations_stale,
-        allocations_stale=False,
+        refold_required=record.content_stale,
+        content_stale=False,
     )
 
 
@@ -446,11 +469,17 @@ def surfacings(before: LedgerRecord | None, after: LedgerRecord) -> list[Surfaci
     ]
 
 
-def newly_rejected_rows(before: LedgerRecord | None, after: LedgerRecord) -> int:
-    """Return how many rows the step newly refuses; rows without a usable quantity count too."""
-    if before is not None and before.digest == after.digest:
-        return 0
-    return after.rejected_rows
+def newly_rejected(before: LedgerRecord | None, after: LedgerRecord) -> list[tuple[str, int]]:
+    """Return (reason, rows) that the step newly refuses; rows without a usable quantity count too."""
+    old = {} if before is None else {each.reason: each for each in before.rejections}
+    found = []
+    for now in after.rejections:
+        was = old.get(now.reason, Rejection(now.reason, 0, ZERO))
+        # As many rows of another sum are other rows.
+        rows = max(now.rows - was.rows, int(now.quantity != was.quantity))
+        if rows:
+            found.append((now.reason, rows))
+    return found
 
 
 # --- the stored form -------------------------------------------------------------------------------
@@ -478,9 +507,7 @@ def to_item(record: LedgerRecord) -> dict[str, object]:
         "recordCount": record.row_count,
         "quantity": record.quantity,
         "usageAllocations": to_api_shape(record.allocations) or None,
-        "rejectedQuantity": record.rejected if record.rejected_rows else None,
-        "rejectedCount": record.rejected_rows or None,
-        "rejectionReason": record.rejection,
+        "rejections": _rejections_to_item(record.rejections) or None,
         "meteringPending": group.bucket if record.pending else None,
         "meteringStatus": record.status,
         "meteringStatusReason": record.status_reason,
@@ -492,7 +519,7 @@ def to_item(record: LedgerRecord) -> dict[str, object]:
         "attemptState": _attempt_state(attempt),
         "attemptUnknown": True if attempt and attempt.unknown else None,
         "sentTimestamp": format_instant(record.sent_timestamp) if record.sent_timestamp else None,
-        "allocationsStale": True if record.allocations_stale else None,
+        "contentStale": True if record.content_stale else None,
         "refoldRequired": True if record.refold_required else None,
         "finalFlush": True if record.final_flush else None,
         "customerIdentifier": record.customer_identifier,
@@ -507,6 +534,19 @@ def to_item(record: LedgerRecord) -> dict[str, object]:
         for name, value in item.items()
         if value is not None
     }
+
+
+def _rejections_to_item(rejections: tuple[Rejection, ...]) -> list[dict[str, object]]:
+    return [{"reason": str(each.reason), "rows": each.rows, "quantity": each.quantity} for each in rejections]
+
+
+def _rejections_from_item(stored: object) -> tuple[Rejection, ...]:
+    if not isinstance(stored, list | tuple):
+        raise TypeError("rejections are a list")
+    return tuple(
+        Rejection(str(each["reason"]), int(_number(each["rows"])), _number(each["quantity"]))
+        for each in stored
+    )
 
 
 def _attempt_state(attempt: Attempt | None) -> str | None:
@@ -528,12 +568,15 @@ def from_item(item: Mapping[str, object]) -> LedgerRecord:
         raise ValueError("not a ledger record: it has no version or no hour")
     try:
         return _from_item(item, hour)
-    except (KeyError, TypeError, ArithmeticError) as error:
+    except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not a ledger record: {type(error).__name__}") from error
 
 
 def _from_item(item: Mapping[str, object], hour: datetime) -> LedgerRecord:
     status = item.get("meteringStatus")
+    pending, billed = "meteringPending" in item, _number(item["billedQuantity"])
+    if pending and billed != ZERO:
+        raise ValueError("not a ledger record: it is pending and billed")
     return LedgerRecord(
         group=Group(str(item["licenseArn"]), str(item["customerAWSAccountId"]), str(item["dimension"]), hour),
         total=_number(item["totalQuantity"]),
@@ -541,17 +584,15 @@ def _from_item(item: Mapping[str, object], hour: datetime) -> LedgerRecord:
         row_count=int(_number(item["recordCount"])),
         quantity=_number(item["quantity"]),
         allocations=from_api_shape(item.get("usageAllocations")),
-        rejected=_number(item.get("rejectedQuantity", ZERO)),
-        rejected_rows=int(_number(item.get("rejectedCount", ZERO))),
-        rejection=_text(item.get("rejectionReason")),
-        pending="meteringPending" in item,
+        rejections=_rejections_from_item(item.get("rejections", ())),
+        pending=pending,
         status=None if status is None else MeteringStatus(str(status)),
         status_reason=_text(item.get("meteringStatusReason")),
         record_id=_text(item.get("meteringRecordId")),
-        billed=_number(item["billedQuantity"]),
+        billed=billed,
         attempt=_attempt(item),
         sent_timestamp=_instant(item.get("sentTimestamp")),
-        allocations_stale=item.get("allocationsStale") is True,
+        content_stale=item.get("contentStale") is True,
         refold_required=item.get("refoldRequired") is True,
         final_flush=item.get("finalFlush") is True,
         customer_identifier=_text(item.get("customerIdentifier")),

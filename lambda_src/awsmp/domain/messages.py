@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,9 +13,14 @@ from awsmp.domain.hours import parse_bucket
 from awsmp.domain.identifiers import Group
 from awsmp.domain.reasons import RowStamp, ValidationReason
 
-#: Keys of one cleanup message: 100 keys of at most 1,024 bytes with their digests stay below the 256 KiB
-#: that every SQS message may have.
+#: Most keys of one cleanup message: one BatchGetItem reads them.
 KEYS_PER_CLEANUP: Final = 100
+
+#: Most bytes of its keys and digests, so that the message stays below the 256 KiB that SQS takes everywhere.
+BYTES_PER_CLEANUP: Final = 200_000
+
+# Digest, reason, quotes and commas of a row beside its key.
+_ROW_OVERHEAD: Final = 96
 
 
 class UnreadableMessage(MeteringError):
@@ -82,12 +87,13 @@ def decode_work(text: str) -> GroupWork | UnclaimedRow:
     try:
         body = json.loads(text)
         if "row" in body:
-            return UnclaimedRow(str(body["row"]["licenseArn"]), str(body["row"]["sortKey"]))
+            return UnclaimedRow(_text(body["row"], "licenseArn"), _text(body["row"], "sortKey"))
         named = body["group"]
-        hour = parse_bucket(named["hour"])
+        hour = parse_bucket(_text(named, "hour"))
         if hour is None:
             raise UnreadableMessage("the work message names no hour bucket")
-        group = Group(named["licenseArn"], named["customerAWSAccountId"], named["dimension"], hour)
+        account, dimension = _text(named, "customerAWSAccountId"), _text(named, "dimension")
+        group = Group(_text(named, "licenseArn"), account, dimension, hour)
         return GroupWork(group, named.get("finalFlush") is True)
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableMessage("the body is no work message") from error
@@ -96,9 +102,18 @@ def decode_work(text: str) -> GroupWork | UnclaimedRow:
 def cleanups(
     license_arn: str, bucket: str, rows: Sequence[FoldedRow], stamp: RowStamp | None, reason: str | None
 ) -> Iterator[Cleanup]:
-    """Yield cleanup messages of at most :data:`KEYS_PER_CLEANUP` rows."""
-    for start in range(0, len(rows), KEYS_PER_CLEANUP):
-        yield Cleanup(license_arn, bucket, tuple(rows[start : start + KEYS_PER_CLEANUP]), stamp, reason)
+    """Yield cleanup messages of at most :data:`KEYS_PER_CLEANUP` rows and :data:`BYTES_PER_CLEANUP` bytes."""
+    part: list[FoldedRow] = []
+    size = 0
+    for row in rows:
+        row_size = len(json.dumps(row.sort_key)) + _ROW_OVERHEAD
+        if part and (len(part) == KEYS_PER_CLEANUP or size + row_size > BYTES_PER_CLEANUP):
+            yield Cleanup(license_arn, bucket, tuple(part), stamp, reason)
+            part, size = [], 0
+        part.append(row)
+        size += row_size
+    if part:
+        yield Cleanup(license_arn, bucket, tuple(part), stamp, reason)
 
 
 def encode_cleanup(cleanup: Cleanup) -> str:
@@ -138,6 +153,13 @@ def decode_cleanup(text: str) -> Cleanup:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableMessage("the body is no cleanup message") from error
+
+
+def _text(body: Mapping[str, object], name: str) -> str:
+    value = body[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is no text")
+    return value
 
 
 def _dumps(body: object) -> str:

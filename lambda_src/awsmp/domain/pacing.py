@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,7 +18,7 @@ _LONGEST_PENALTY: Final = 8.0
 class Pacer:
     """Spaces requests evenly, so that a quota counted in any second is met without a burst.
 
-    After a throttled request the pace pauses, longer each time in a row, with full jitter.
+    After a throttled request the pace pauses, longer each time in a row, half of it by chance.
     """
 
     requests_per_second: float
@@ -30,7 +31,9 @@ class Pacer:
 
     def take(self, now: datetime) -> None:
         """Use the turn that :meth:`next_turn` gave."""
-        self._next = self.next_turn(now) + timedelta(seconds=1 / self.requests_per_second)
+        # Rounded up to the clock's grain: rounded down, a second could hold one request more.
+        interval = timedelta(microseconds=math.ceil(1_000_000 / self.requests_per_second))
+        self._next = self.next_turn(now) + interval
 
     def throttled(self, now: datetime, jitter: float) -> None:
         """Pause after a throttled request; ``jitter`` is a number in [0, 1)."""

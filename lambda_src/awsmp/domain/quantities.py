@@ -17,6 +17,11 @@ MAX_DECIMAL: Final = Decimal("9999999999.999999")
 #: Most decimals of ``QuantityAsDecimal``.
 DECIMALS: Final = 6
 
+#: A row's quantity of this size or more, or with more than :data:`COUNTED_DECIMALS` decimals, is no usage: it
+#: is refused and counts 0. Sums of what is counted stay exact in 28 digits.
+COUNTED_LIMIT: Final = Decimal(10) ** 15
+COUNTED_DECIMALS: Final = 8
+
 ZERO: Final = Decimal(0)
 
 
@@ -49,6 +54,20 @@ def is_integral(value: Decimal) -> bool:
     return value == value.to_integral_value()
 
 
+def decimals_of(value: Decimal) -> int:
+    """Return how many decimals ``value`` needs."""
+    return len(canonical(value).partition(".")[2])
+
+
+def counted(value: object) -> Decimal:
+    """Return what a row of this quantity adds to the written quantity: 0 where it is no usable number."""
+    number = as_decimal(value)
+    if number is None or not number.is_finite():
+        return ZERO
+    usable = abs(number) < COUNTED_LIMIT and decimals_of(number) <= COUNTED_DECIMALS
+    return number if usable else ZERO
+
+
 def range_reason(value: Decimal, kind: QuantityType) -> ValidationReason | None:
     """Return why ``value`` cannot be sent as ``kind``, or None."""
     if value < 0:
@@ -57,7 +76,7 @@ def range_reason(value: Decimal, kind: QuantityType) -> ValidationReason | None:
         if not is_integral(value):
             return ValidationReason.NON_INTEGER_QUANTITY
         return ValidationReason.QUANTITY_OUT_OF_RANGE if value > MAX_INTEGER else None
-    if value > MAX_DECIMAL or not is_integral(value.scaleb(DECIMALS)):
+    if value > MAX_DECIMAL or decimals_of(value) > DECIMALS:
         return ValidationReason.QUANTITY_OUT_OF_RANGE
     return None
 

@@ -13,7 +13,7 @@ from typing import Final
 from awsmp.domain.allocations import Allocation, canonical_value, parse_row_allocations
 from awsmp.domain.hours import parse_second
 from awsmp.domain.identifiers import Group
-from awsmp.domain.quantities import ZERO, QuantityType, as_decimal, quantity_reason
+from awsmp.domain.quantities import QuantityType, counted, quantity_reason
 from awsmp.domain.reasons import ValidationReason
 
 LICENSE_ARN: Final = "licenseArn"
@@ -60,9 +60,8 @@ class UsageRow:
 
     @property
     def quantity(self) -> Decimal:
-        """What the row adds to the written quantity: 0 where the attribute is no number."""
-        number = as_decimal(self.attributes.get("quantity"))
-        return ZERO if number is None else number
+        """What the row adds to the written quantity: 0 where the attribute is no usable number."""
+        return counted(self.attributes.get("quantity"))
 
     def digest(self) -> str:
         """Return a digest of everything that decides what the row means."""

@@ -110,12 +110,16 @@ class LedgerStore(Protocol):
         """Write ``record`` where nothing is; False when something is there already."""
         ...
 
+    def create_many(self, records: Sequence[LedgerRecord]) -> list[SwapResult]:
+        """Like :meth:`create`, 25 records a request, each under its own condition."""
+        ...
+
     def swap(self, before: LedgerRecord, after: LedgerRecord) -> bool:
         """Replace ``before`` by ``after``; False when the stored version is another."""
         ...
 
     def swap_many(self, pairs: Sequence[tuple[LedgerRecord, LedgerRecord]]) -> list[SwapResult]:
-        """Like :meth:`swap` for up to 25 records in one request, each under its own condition."""
+        """Like :meth:`swap`, 25 records a request, each under its own condition."""
         ...
 
     def pending_keys(self, bucket: str, license_arn: str | None = None) -> Iterator[LedgerKey]:
@@ -130,6 +134,12 @@ class LedgerStore(Protocol):
         self, item: Mapping[str, object], *, status: str | None, reason: str | None, now: datetime
     ) -> bool:
         """Take the pending mark off a direct-submit input that still is ``item``; False when it changed."""
+        ...
+
+    def settle_inputs(
+        self, inputs: Sequence[tuple[Mapping[str, object], str | None, str | None]], *, now: datetime
+    ) -> list[SwapResult]:
+        """Like :meth:`settle_input` for many (item, status, reason), each under its own condition."""
         ...
 
     def acquire_lease(self, owner: str, *, now: datetime, until: datetime) -> bool:

@@ -15,7 +15,7 @@ from awsmp.domain.ledger import advance, expire, from_item
 from awsmp.domain.ports import Clock, Metric, Telemetry
 from awsmp.domain.quantities import QuantityType
 from awsmp.domain.stores import LedgerKey, LedgerStore
-from awsmp.usecases.direct_input import DirectInput, adopt_input
+from awsmp.usecases.direct_input import DirectInput, adopt_inputs
 from awsmp.usecases.surfacing import report_surfacing
 
 _CHUNK: Final = 100
@@ -49,26 +49,47 @@ def expire_pending(expiry: Expiry, *, stop_at: datetime) -> int:
     for hour in expiry.window.lookback(now):
         if now < expiry.window.deadline(hour):
             continue
-        for chunk in _chunks(expiry.ledger.pending_keys(bucket_of(hour))):
-            if expiry.clock.now() >= stop_at:
-                return closed
-            for item in expiry.ledger.items(chunk):
-                try:
-                    closed += _close(expiry, item, now)
-                except MeteringError as error:
-                    failures.append(error)
-                    expiry.telemetry.error("a record could not be closed", error=repr(error))
+        if expiry.clock.now() >= stop_at:
+            break
+        try:
+            closed += _close_hour(expiry, hour, now, stop_at, failures)
+        except MeteringError as error:
+            failures.append(error)
+            expiry.telemetry.error("an hour could not be read", hour=bucket_of(hour), error=repr(error))
     if failures:
-        raise PartialFailure(f"{len(failures)} records could not be closed") from failures[0]
+        raise PartialFailure(f"{len(failures)} records or hours could not be closed") from failures[0]
     return closed
 
 
+def _close_hour(
+    expiry: Expiry, hour: datetime, now: datetime, stop_at: datetime, failures: list[MeteringError]
+) -> int:
+    closed = 0
+    for chunk in _chunks(expiry.ledger.pending_keys(bucket_of(hour))):
+        if expiry.clock.now() >= stop_at:
+            break
+        items = expiry.ledger.items(chunk)
+        for adopted in adopt_inputs(_direct(expiry), [i for i in items if is_input(i)], legacy=expiry.legacy):
+            if isinstance(adopted, MeteringError):
+                failures.append(adopted)
+            else:
+                closed += 1
+        for item in items:
+            if is_input(item):
+                continue
+            try:
+                closed += _close(expiry, item, now)
+            except MeteringError as error:
+                failures.append(error)
+                expiry.telemetry.error("a record could not be closed", error=repr(error))
+    return closed
+
+
+def _direct(expiry: Expiry) -> DirectInput:
+    return DirectInput(expiry.ledger, expiry.clock, expiry.telemetry, expiry.window, expiry.quantity_type)
+
+
 def _close(expiry: Expiry, item: Mapping[str, object], now: datetime) -> bool:
-    if is_input(item):
-        direct = DirectInput(
-            expiry.ledger, expiry.clock, expiry.telemetry, expiry.window, expiry.quantity_type
-        )
-        return adopt_input(direct, item, legacy=expiry.legacy) is not None
     try:
         before = from_item(item)
     except ValueError as error:

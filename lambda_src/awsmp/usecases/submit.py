@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
 from awsmp.domain.batching import MAX_RECORDS, first_batch, halves, request_bytes, request_problem
@@ -54,7 +55,7 @@ from awsmp.domain.stores import (
     Unprocessed,
     WorkQueue,
 )
-from awsmp.usecases.direct_input import DirectInput, adopt_input, refold_input
+from awsmp.usecases.direct_input import DirectInput, adopt_inputs, refold_input
 from awsmp.usecases.surfacing import report_surfacing
 
 #: Requests under way at once: enough to keep 10 requests a second going at 300 ms an answer.
@@ -160,7 +161,8 @@ class _Run:
     paused: bool = False
     leased_until: datetime | None = None
     oldest_pending: datetime | None = None
-    waiting: dict[bool, list[LedgerRecord]] = field(default_factory=lambda: {False: [], True: []})
+    waiting: dict[bool, dict[LedgerKey, LedgerRecord]] = field(default_factory=lambda: {False: {}, True: {}})
+    arrived: deque[tuple[_Batch, Callable[[], object]]] = field(default_factory=deque)
 
 
 class Submitter:
@@ -186,6 +188,7 @@ class Submitter:
         """
         closing = self._closing()
         if closing_only and not closing:
+            self._raise_failures()
             return self._run.report
         if not self._lease(wait=not closing_only):
             self._run.report.skipped = True
@@ -241,13 +244,15 @@ class Submitter:
         if self._may_start(clock.now()):
             self._fill(candidates, cap)
         while run.ready or run.in_flight:
+            self._renew(clock.now())
+            may_start = bool(run.ready) and self._may_start(clock.now())
+            room = may_start and len(run.in_flight) < PIPELINE_DEPTH
+            if room and not self._make_ready():
+                continue
             now = clock.now()
-            self._renew(now)
-            may_start = bool(run.ready) and self._may_start(now)
-            if may_start and len(run.in_flight) < PIPELINE_DEPTH and run.pacer.next_turn(now) <= now:
+            if room and run.pacer.next_turn(now) <= now:
                 self._launch(run.ready.popleft())
             elif run.in_flight:
-                room = may_start and len(run.in_flight) < PIPELINE_DEPTH
                 self._collect(until=run.pacer.next_turn(now) if room else None)
             elif may_start:
                 clock.sleep((run.pacer.next_turn(now) - now).total_seconds())
@@ -267,16 +272,38 @@ class Submitter:
             room = READ_CHUNK if cap is None else min(READ_CHUNK, cap - run.taken)
             chunk = self._next_chunk(candidates, room) if room > 0 else []
             expiries = {candidate.key: candidate.license_expiry for candidate in chunk}
-            for item in self._s.ledger.items(list(expiries)) if chunk else ():
-                expiry = expiries.get(LedgerKey(str(item["licenseArn"]), str(item[LEDGER_SORT_KEY])))
-                record = self._sendable(item, expiry)
-                if record is not None:
-                    run.waiting[self._is_legacy(record)].append(record)
-                    run.taken += cap is not None and expiry is None
+            for record, expiry in self._read(expiries) if chunk else ():
+                waiting = run.waiting[self._is_legacy(record)]
+                key = LedgerKey(record.group.license_arn, record.sort_key)
+                # A direct-submit input and its own pending record are both candidates: the newer copy counts.
+                if key not in waiting or waiting[key].version < record.version:
+                    waiting[key] = record
+                run.taken += cap is not None and expiry is None
             for legacy, records in run.waiting.items():
                 self._batch_up(records, legacy, everything=not chunk)
             if not chunk:
                 return
+
+    def _read(
+        self, expiries: Mapping[LedgerKey, datetime | None]
+    ) -> Iterator[tuple[LedgerRecord, datetime | None]]:
+        """Yield the records that are to be sent now, with their licence's expiry."""
+        items = self._s.ledger.items(list(expiries))
+        inputs = [item for item in items if is_input(item)]
+        if inputs:
+            for adopted in adopt_inputs(self._direct(), inputs, legacy=self._s.settings.legacy):
+                if isinstance(adopted, MeteringError):
+                    self._run.failures.append(adopted)
+                    continue
+                expiry = expiries.get(LedgerKey(adopted.group.license_arn, adopted.group.ledger_sort_key))
+                if self._sendable(adopted, expiry):
+                    yield adopted, expiry
+        for item in items:
+            if not is_input(item):
+                expiry = expiries[LedgerKey(str(item["licenseArn"]), str(item[LEDGER_SORT_KEY]))]
+                record = self._parse(item)
+                if record is not None and self._sendable(record, expiry):
+                    yield record, expiry
 
     def _next_chunk(self, candidates: Iterator[_Candidate], size: int) -> list[_Candidate]:
         chunk: list[_Candidate] = []
@@ -289,37 +316,37 @@ class Submitter:
                     break
         return chunk
 
-    def _batch_up(self, records: list[LedgerRecord], legacy: bool, *, everything: bool) -> None:
+    def _batch_up(self, waiting: dict[LedgerKey, LedgerRecord], legacy: bool, *, everything: bool) -> None:
         kind = self._s.settings.quantity_type
-        while records:
-            sizes = [request_bytes(record, kind, legacy=legacy) for record in records[:MAX_RECORDS]]
-            count = first_batch(sizes)
+        while waiting:
+            records = list(islice(waiting.values(), MAX_RECORDS))
+            count = first_batch([request_bytes(record, kind, legacy=legacy) for record in records])
             if count == len(records) < MAX_RECORDS and not everything:
                 return
             self._run.ready.append(_Batch(records[:count], legacy))
-            del records[:count]
+            for key in list(islice(waiting, count)):
+                del waiting[key]
 
     # --- one record --------------------------------------------------------------------------------
 
-    def _sendable(self, item: Mapping[str, object], expiry: datetime | None) -> LedgerRecord | None:
-        """Return the record to be sent now for ``item``, if any; whatever is wrong with it costs no other."""
+    def _parse(self, item: Mapping[str, object]) -> LedgerRecord | None:
         try:
-            record = self._record(item)
-            return record if record is not None and self._prepare(record, expiry) else None
+            return from_item(item)
         except ValueError as error:
             # Somebody edited the ledger by hand. The record can neither be sent nor closed; it is counted in
             # every run until it is repaired, and costs no other record anything.
             self._s.telemetry.count(Metric.USAGE_RECORD_REJECTED, 1, reason="MalformedLedgerRecord")
             self._s.telemetry.error("a ledger record is malformed", error=repr(error))
+            return None
+
+    def _sendable(self, record: LedgerRecord, expiry: datetime | None) -> bool:
+        """Tell whether ``record`` is to be sent now; whatever is wrong with it costs no other record."""
+        try:
+            return self._prepare(record, expiry)
         except MeteringError as error:
             self._run.failures.append(error)
             self._s.telemetry.error("a pending record could not be prepared", error=repr(error))
-        return None
-
-    def _record(self, item: Mapping[str, object]) -> LedgerRecord | None:
-        if is_input(item):
-            return adopt_input(self._direct(), item, legacy=self._s.settings.legacy)
-        return from_item(item)
+            return False
 
     def _direct(self) -> DirectInput:
         settings = self._s.settings
@@ -363,10 +390,27 @@ class Submitter:
 
     # --- intent, send, answer ----------------------------------------------------------------------
 
+    def _make_ready(self) -> bool:
+        """Make the next batch's attempts durable, before its turn comes; False when nothing of it is left."""
+        batch = self._run.ready[0]
+        self._drop_late(batch)
+        if batch.records and not batch.intended:
+            self._intend(batch)
+        if not batch.records:
+            self._run.ready.popleft()
+        return bool(batch.records)
+
+    def _drop_late(self, batch: _Batch) -> None:
+        """Take out of ``batch`` what can no longer be billed; expiry closes it."""
+        window, now = self._s.settings.window, self._s.clock.now()
+        late = [record for record in batch.records if not window.is_billable(record.group.hour, now)]
+        if late:
+            batch.records = [record for record in batch.records if record not in late]
+            if batch.intended:
+                self._give_back(late, batch)
+
     def _launch(self, batch: _Batch) -> None:
         run, clock = self._run, self._s.clock
-        if not batch.intended and not self._intend(batch):
-            return
         if self._s.settings.dry_run:
             accounts = self._s.settings.test_accounts
             self._write_back(
@@ -379,28 +423,40 @@ class Submitter:
         handle = self._s.workers.start(lambda: self._s.marketplace.send(records))
         run.in_flight[id(handle)] = (handle, batch)
 
-    def _intend(self, batch: _Batch) -> bool:
+    def _intend(self, batch: _Batch) -> None:
         """Make the attempts durable; keep in ``batch`` only what this run owns."""
         now = self._s.clock.now()
         pairs = [
             (record, advance(record, begin_attempt(record, self._s.new_id(), now=now), now=now))
             for record in batch.records
         ]
+        batch.intended = True
         results = self._s.ledger.swap_many(pairs)
         batch.records = [
             after for (_, after), result in zip(pairs, results, strict=True) if result is SwapResult.DONE
         ]
-        batch.intended = True
-        return bool(batch.records)
 
     def _collect(self, *, until: datetime | None) -> None:
-        for handle, result in self._s.workers.wait(until):
-            _, batch = self._run.in_flight.pop(id(handle))
+        run = self._run
+        for handle, result in self._s.workers.wait(until) if run.in_flight else ():
+            _, batch = run.in_flight.pop(id(handle))
+            run.arrived.append((batch, result))
+        # One at a time, so that an answer whose write-back raises takes no other answer with it.
+        while run.arrived:
+            batch, result = run.arrived.popleft()
             answer = result()
             if isinstance(answer, Answers):
                 self._answered(batch, answer)
             elif isinstance(answer, RequestFailure):
                 self._failed(batch, answer)
+
+    def _give_back(self, records: Sequence[LedgerRecord], batch: _Batch) -> None:
+        """Reopen records whose request was definitively refused, or never sent.
+
+        One that was listed as unprocessed before may have been honoured then: it stays frozen.
+        """
+        outcome: Outcome = Unknown() if batch.retried else Released()
+        self._write_back([(record, outcome) for record in records])
 
     def _answered(self, batch: _Batch, answer: Answers) -> None:
         run = self._run
@@ -438,7 +494,7 @@ class Submitter:
             self._write_back([(record, Unknown()) for record in batch.records])
             self._unanswered(failure.code)
         else:
-            self._write_back([(record, Released()) for record in batch.records])
+            self._give_back(batch.records, batch)
             if failure.kind is FailureKind.STOP:
                 run.stopped_by = failure.code
             elif failure.kind is FailureKind.STOP_LEGACY:
@@ -467,13 +523,15 @@ class Submitter:
         dropped = [batch for batch in self._run.ready if batch.legacy and batch.intended]
         self._run.ready = deque(kept)
         for batch in dropped:
-            self._write_back([(record, Released()) for record in batch.records])
+            self._give_back(batch.records, batch)
 
     def _isolate(self, batch: _Batch, code: str) -> None:
         """Cut a refused request in two, until the poison record stands alone and is refused by name."""
         if len(batch.records) == 1:
             record = batch.records[0]
-            outcome = self._retry_at_activation(record) if code == _LICENSE_EXCEPTION else Refused(code)
+            outcome: Outcome | None = Unknown() if batch.retried else Refused(code)
+            if code == _LICENSE_EXCEPTION and not batch.retried:
+                outcome = self._retry_at_activation(record)
             if outcome is not None:
                 self._write_back([(record, outcome)])
             return
@@ -576,15 +634,17 @@ class Submitter:
     # --- the end -----------------------------------------------------------------------------------
 
     def _abandon(self) -> None:
-        """Reopen what was made ready but never sent, or sent and refused as a whole: nothing was honoured."""
+        """Take in what is under way; reopen what was made ready but never sent, or refused as a whole."""
         run = self._run
-        while run.in_flight:
-            self._collect(until=None)
+        while run.in_flight or run.arrived:
+            try:
+                self._collect(until=None)
+            except MeteringError as error:
+                run.failures.append(error)
         while run.ready:
             batch = run.ready.popleft()
-            if batch.intended:
-                outcome: Outcome = Unknown() if batch.retried else Released()
-                self._write_back([(record, outcome) for record in batch.records])
+            if batch.intended and batch.records:
+                self._give_back(batch.records, batch)
 
     def _lease(self, *, wait: bool) -> bool:
         """Take the single-sender lease; with ``wait``, until another sender is done or known to be dead.

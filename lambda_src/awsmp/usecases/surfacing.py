@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from awsmp.domain.ledger import LedgerRecord, newly_rejected_rows, surfacings
+from awsmp.domain.ledger import LedgerRecord, newly_rejected, surfacings
 from awsmp.domain.ports import Metric, Telemetry
 from awsmp.domain.reasons import SurfacedReason
 
@@ -32,8 +32,8 @@ def metric_of(reason: str) -> Metric:
 def report_surfacing(telemetry: Telemetry, before: LedgerRecord | None, after: LedgerRecord) -> None:
     """Emit the metrics of everything that the step from ``before`` to ``after`` newly surfaces."""
     group = after.group
-    if rows := newly_rejected_rows(before, after):
-        telemetry.count(Metric.USAGE_RECORD_REJECTED, rows, reason=after.rejection)
+    for reason, rows in newly_rejected(before, after):
+        telemetry.count(Metric.USAGE_RECORD_REJECTED, rows, reason=reason)
         telemetry.error(
             "usage rows rejected",
             licenseArn=group.license_arn,
@@ -41,10 +41,11 @@ def report_surfacing(telemetry: Telemetry, before: LedgerRecord | None, after: L
             dimension=group.dimension,
             hour=group.bucket,
             rows=rows,
-            reason=after.rejection,
+            reason=reason,
         )
+    rejected = {rejection.reason for rejection in after.rejections}
     for surfacing in surfacings(before, after):
-        if surfacing.reason != after.rejection:
+        if surfacing.reason not in rejected:
             telemetry.count(metric_of(surfacing.reason), 1, reason=surfacing.reason)
         telemetry.count(Metric.SURFACED_UNITS, surfacing.change, reason=surfacing.reason)
         telemetry.error(
