@@ -6,13 +6,14 @@ SHELL := /usr/bin/env bash
 PYTHON ?= python3
 VENV := .venv
 EMULATOR_VENV := .venv-emulator
+CHECKOV_VENV := .venv-checkov
 BIN := $(VENV)/bin
 JOBS ?= 2
 
 export PYTHONPATH := lambda_src:.
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lint format test-fast test simulate clean
+.PHONY: help setup lock lint format build verify-build test-fast test simulate demo sandbox mutants clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -29,10 +30,36 @@ $(EMULATOR_VENV)/.ready: requirements/emulator.txt
 	$(EMULATOR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/emulator.txt
 	touch $@
 
-lint: setup ## ruff and mypy --strict
+$(CHECKOV_VENV)/.ready: requirements/checkov.txt
+	$(PYTHON) -m venv --clear $(CHECKOV_VENV)
+	$(CHECKOV_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/checkov.txt
+	touch $@
+
+CHECKOV := $(CHECKOV_VENV)/bin/checkov --skip-download --quiet --compact
+
+lock: $(VENV)/.ready ## Renew the locked requirements from the .in files
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	cd requirements && for name in runtime dev emulator checkov; do \
+	  ../build/lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+	    --no-emit-index-url --no-emit-find-links $$name.in -o $$name.txt; done
+
+lint: setup $(CHECKOV_VENV)/.ready ## ruff, mypy --strict, terraform fmt and checkov
 	$(BIN)/ruff check lambda_src sandbox tests
 	$(BIN)/ruff format --check lambda_src sandbox tests
 	$(BIN)/mypy
+	terraform fmt -check -recursive modules
+	terraform fmt -check -recursive examples
+	$(CHECKOV) -d modules -d examples --framework terraform --skip-path 'modules/.*/tests/'
+	mkdir -p build
+	$(BIN)/python -m tests.terraform.example_plan minimal build/plan.json
+	$(CHECKOV) -f build/plan.json --framework terraform_plan --repo-root-for-plan-enrichment .
+
+build: $(VENV)/.ready ## Build the Lambda packages into lambda_dist
+	$(BIN)/python -m sandbox.build_packages build
+
+verify-build: $(VENV)/.ready ## Rebuild the packages in other surroundings and compare
+	$(BIN)/python -m sandbox.build_packages verify
 
 format: setup ## Format the Python sources
 	$(BIN)/ruff check --fix lambda_src sandbox tests
@@ -42,12 +69,21 @@ test-fast: $(VENV)/.ready ## The quick tier, under one minute: what to run while
 	$(BIN)/pytest -q -m "not slow and not emulator" -n $(JOBS)
 
 test: lint ## Everything: lint, all tests, coverage of domain and handlers
-	$(BIN)/pytest -q -n $(JOBS) --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
 	$(BIN)/python -m sandbox.simulate
 
+demo: setup build ## From terraform apply to the billed hour, on this machine (KEEP=1 leaves it running)
+	$(BIN)/python -m sandbox.demo
+
+sandbox: setup ## Run AWS and the fake Marketplace on this machine until Ctrl-C
+	$(BIN)/python -m sandbox.local_cloud
+
+mutants: $(VENV)/.ready ## Flip dangerous lines one by one; each must turn a test red
+	$(BIN)/python -m sandbox.mutants --jobs $(JOBS)
+
 clean: ## Remove what the targets made
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	rm -rf $(VENV) $(EMULATOR_VENV)
+	rm -rf $(VENV) $(EMULATOR_VENV) $(CHECKOV_VENV)

@@ -1,0 +1,18 @@
+provider "aws" {
+  region = "us-east-1"
+}
+
+module "events" {
+  source      = "../../modules/events"
+  alarm_topic = var.alarm_topic
+}
+
+module "metering" {
+  source            = "../../modules/metering"
+  for_each          = var.product_codes
+  product_code      = each.value
+  subscribers_table = module.events.subscribers_table
+  metering_mode     = var.metering_mode
+  alarm_topic       = var.alarm_topic
+  submitter         = { requests_per_second = 4 }
+}

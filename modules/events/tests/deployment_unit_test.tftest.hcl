@@ -1,0 +1,45 @@
+# Applies the module against mocks, one deployment after another on the same state. `tests/terraform` reads the state that
+# each run leaves (`terraform test -verbose`) and holds it against the rules.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  alarm_topic = { arn = "arn:aws:sns:us-east-1:111122223333:alarms" }
+  tags        = { team = "billing" }
+}
+
+run "plain" {
+  assert {
+    condition     = output.subscribers_table.kms_key_arn == null && output.subscribers_table.region == "us-east-1"
+    error_message = "Other modules rely on the subscribers table's Region and key; got ${jsonencode(output.subscribers_table)}."
+  }
+}
+
+run "estate" {
+  variables {
+    environment               = "staging"
+    kms_key                   = { arn = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab" }
+    lambda_package            = { s3 = { bucket = "artefacts", prefix = "awsmp/0.1.0/" } }
+    log_retention_days        = 731
+    notice_topic              = { arn = "arn:aws:sns:us-east-1:111122223333:notices" }
+    product_codes             = ["2example", "1example"]
+    role_path                 = "/billing/"
+    role_permissions_boundary = { arn = "arn:aws:iam::111122223333:policy/boundary" }
+    roles                     = { deprovision-cleanup = { arn = "arn:aws:iam::111122223333:role/own-cleanup" } }
+    sandbox_event_sources     = ["sandbox.agreement-marketplace"]
+    seller_account_id         = "111122223333"
+    vpc                       = { subnet_ids = ["subnet-0a"], security_group_ids = ["sg-0a"] }
+
+    forward_event_buses = {
+      eu-west-1 = { arn = "arn:aws:events:eu-west-1:111122223333:event-bus/notifications" }
+      us-east-1 = { arn = "arn:aws:events:us-east-1:111122223333:event-bus/notifications" }
+    }
+  }
+
+  assert {
+    condition     = output.role_arns["deprovision-cleanup"] == "arn:aws:iam::111122223333:role/own-cleanup"
+    error_message = "A role of one's own is used; got ${output.role_arns["deprovision-cleanup"]}."
+  }
+}

@@ -1,0 +1,331 @@
+"""Runs the emulator (MiniStack) on the simulated clock; executed by the emulator's own interpreter.
+
+``sandbox/shifted_time`` on PYTHONPATH has put the process on the clock already. What is added here:
+
+* ``GET /_sandbox/clock`` tells the time and what is going on, ``POST /_sandbox/clock`` moves it:
+  ``{"advance_seconds": 3600}`` or ``{"speed": 60}``. Time is advanced in steps, because a rule fires once per
+  sweep, however much time has passed since the last one. With ``"settle": true`` (the default) a step ends
+  when nothing is left to do at that instant: no function runs, and no message waits for one.
+* Rules and schedules are looked at every simulated second, so that they fire when they are due.
+* What MiniStack measures on the wall clock although it waits for the machine goes back to the machine's
+  clock.
+* Requests from outside are signed with the machine's time, those of functions with the simulated one: the
+  time of a signature is not checked.
+* A package is extracted once and shared by the workers that run it: a cold start would spend most of its
+  time on writing hundreds of files. As on AWS, a function should not write there.
+* Lambda workers end with the emulator.
+
+MiniStack's internals are used: a name that a release has renamed fails the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import types
+import zipfile
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+PATH: Final = "/_sandbox/clock"
+#: The finest step in which time is advanced: the shortest rate of a rule.
+STEP_SECONDS: Final = 60.0
+#: How long, in seconds of the machine, a step may take to settle.
+SETTLE_SECONDS: Final = 120.0
+#: Simulated seconds between two looks of a scheduler at what is due; the emulator's own value is 10.
+SWEEP_SECONDS: Final = 1.0
+#: Quiet means: quiet at so many looks in a row. Work changes hands between threads, unseen for a moment.
+_QUIET_LOOKS: Final = 3
+_LOOK_SECONDS: Final = 0.01
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Activity:
+    """What the emulator is doing: invocations under way, and the schedulers' last completed sweeps."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._invocations = 0
+        #: Simulated time at which each scheduler began its last completed sweep.
+        self.swept = {"rules": 0.0, "schedules": 0.0}
+
+    @contextmanager
+    def _invocation(self) -> Iterator[None]:
+        with self._lock:
+            self._invocations += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._invocations -= 1
+
+    def count_invocations(self, service: Any) -> None:
+        """Have every run of a function counted while it lasts."""
+        execute = service._execute_function
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            with self._invocation():
+                return execute(*args, **kwargs)
+
+        service._execute_function = counted
+
+    def count_dispatches(self, service: Any, lambda_service: Any) -> None:
+        """Have a function counted from the moment at which a rule has it started in a thread of its own."""
+        target = lambda_service._execute_function_with_config_scope
+        activity = self
+
+        class CountedThread(threading.Thread):
+            def start(self) -> None:
+                with activity._lock:
+                    activity._invocations += 1
+                super().start()
+
+            def run(self) -> None:
+                try:
+                    super().run()
+                finally:
+                    with activity._lock:
+                        activity._invocations -= 1
+
+        def thread(*args: Any, **kwargs: Any) -> threading.Thread:
+            kind = CountedThread if kwargs.get("target") is target else threading.Thread
+            return kind(*args, **kwargs)
+
+        _replace(service, "threading", types.SimpleNamespace(**{**vars(threading), "Thread": thread}))
+
+    def note_sweeps(self, service: Any, function: str, name: str) -> None:
+        """Have the completed sweeps of a scheduler noted."""
+        sweep = getattr(service, function)
+
+        def noted() -> None:
+            began = self._now()
+            sweep()
+            self.swept[name] = began
+
+        setattr(service, function, noted)
+
+    def invocations(self, lambda_service: Any) -> int:
+        """Return the number of functions that run or have been handed a batch."""
+        with self._lock:
+            running = self._invocations
+        batches: int = sum(list(lambda_service._esm_inflight.values()))
+        return running + batches
+
+
+def waiting_messages(lambda_service: Any, queue_service: Any, now: float) -> int:
+    """Return the number of messages that an event source mapping would take now."""
+    sources = {
+        mapping["EventSourceArn"]
+        for _, _, mapping in lambda_service._iter_all_esms()
+        if mapping.get("Enabled", True)
+    }
+    return sum(
+        1
+        for queue in list(queue_service._queues._data.values())
+        if queue["attributes"].get("QueueArn") in sources
+        for message in list(queue["messages"])
+        if message.get("visible_at", 0) <= now
+    )
+
+
+class ControlPlane:
+    """The gateway, with the clock's own path in front."""
+
+    def __init__(
+        self,
+        gateway: Application,
+        clock: Any,
+        activity: Activity,
+        *,
+        invocations: Callable[[], int],
+        messages: Callable[[float], int],
+        wake: Callable[[], None],
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._activity = activity
+        self._invocations = invocations
+        self._messages = messages
+        self._wake = wake
+        self._moving = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection (ASGI)."""
+        if scope["type"] != "http" or scope["path"] != PATH:
+            await self._gateway(scope, receive, send)
+            return
+        try:
+            if scope["method"] == "POST":
+                await self._move(json.loads(await _body(receive) or b"{}"))
+            status, answer = 200, self._state()
+        except (TypeError, ValueError) as error:
+            status, answer = 400, {"error": str(error)}
+        except TimeoutError:
+            status, answer = 504, {"error": "the emulator did not come to rest", **self._state()}
+        await _answer(send, status, answer)
+
+    def _state(self) -> dict[str, Any]:
+        now = self._clock.now()
+        return {
+            "now": now,
+            "speed": self._clock.state().speed,
+            "invocations": self._invocations(),
+            "messages": self._messages(now),
+            "swept": dict(self._activity.swept),
+        }
+
+    async def _move(self, request: Any) -> None:
+        if not isinstance(request, dict) or not request.keys() <= {
+            "advance_seconds",
+            "settle",
+            "settle_seconds",
+            "speed",
+            "step_seconds",
+        }:
+            raise ValueError("a clock takes speed, advance_seconds, step_seconds, settle and settle_seconds")
+        if "speed" in request:
+            self._clock.set_speed(float(request["speed"]))
+        left = float(request.get("advance_seconds", 0.0))
+        step = float(request.get("step_seconds", STEP_SECONDS))
+        limit = float(request.get("settle_seconds", SETTLE_SECONDS))
+        settle = bool(request.get("settle", "advance_seconds" in request))
+        if not (0 <= left < float("inf") and step > 0):
+            raise ValueError("time is advanced forwards, in steps")
+        async with self._moving:
+            while left > 0:
+                self._clock.advance(min(step, left))
+                left -= step
+                self._wake()
+                async with asyncio.timeout(limit):
+                    await self._swept(self._clock.now())
+                    if settle:
+                        await self._quiet()
+            if settle and "advance_seconds" not in request:
+                async with asyncio.timeout(limit):
+                    await self._quiet()
+
+    async def _swept(self, instant: float) -> None:
+        """Wait until what was due at ``instant`` has begun."""
+        while min(self._activity.swept.values()) < instant:
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _quiet(self) -> None:
+        """Wait until nothing runs and nothing waits to run."""
+        quiet = 0
+        while quiet < _QUIET_LOOKS:
+            await asyncio.sleep(_LOOK_SECONDS)
+            idle = self._invocations() == 0 and self._messages(self._clock.now()) == 0
+            quiet = quiet + 1 if idle else 0
+
+
+async def _body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
+    body = json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    clock = importlib.import_module("sitecustomize").installed_clock
+    if clock is None:
+        raise SystemExit("the launcher needs the simulated clock: set PYTHONPATH and the clock file")
+    # The emulator and its workers form a process group of their own, which can be ended as one.
+    os.setsid()
+
+    gateway: Any = importlib.import_module("ministack.app")
+    lambda_runtime: Any = importlib.import_module("ministack.core.lambda_runtime")
+    signatures: Any = importlib.import_module("ministack.core.sigv4")
+    rules, schedules, lambdas, queues = (
+        importlib.import_module(f"ministack.services.{name}")
+        for name in ("eventbridge", "scheduler", "lambda_svc", "sqs")
+    )
+
+    # How long a worker's output is waited for and how long it may be idle is the machine's business.
+    _replace(lambda_runtime, "time", _machine_time(lambda_runtime.time))
+    archives = types.SimpleNamespace(**vars(zipfile))
+    archives.ZipFile = shared_extraction(Path(tempfile.mkdtemp(prefix="packages-")))
+    _replace(lambda_runtime, "zipfile", archives)
+    _replace(signatures, "request_time_failure", lambda *_args, **_kwargs: None)
+    _replace(rules, "_SCHEDULER_TICK_INTERVAL", SWEEP_SECONDS)
+    _replace(schedules, "_SCHEDULE_TICK_INTERVAL", SWEEP_SECONDS)
+
+    activity = Activity(clock.now)
+    activity.count_invocations(lambdas)
+    activity.count_dispatches(rules, lambdas)
+    activity.note_sweeps(rules, "_tick_scheduled_rules", "rules")
+    activity.note_sweeps(schedules, "_tick_schedules", "schedules")
+    control = ControlPlane(
+        gateway.app,
+        clock,
+        activity,
+        invocations=lambda: activity.invocations(lambdas),
+        messages=lambda now: waiting_messages(lambdas, queues, now),
+        wake=lambdas._esm_wake.set,
+    )
+    _replace(gateway, "app", control)
+    sys.argv = ["ministack"]
+    try:
+        gateway.main()
+    finally:
+        lambda_runtime.reset()
+
+
+def shared_extraction(cache: Path) -> type[zipfile.ZipFile]:
+    """Return a ZipFile that extracts each content once, below ``cache``, and links to it from then on."""
+    extracting = threading.Lock()
+
+    class SharedZipFile(zipfile.ZipFile):
+        def extractall(self, path: Any = None, members: Any = None, pwd: Any = None) -> None:
+            """Have the whole content appear at ``path``, an empty directory."""
+            with Path(str(self.filename)).open("rb") as file:
+                shared = cache / hashlib.file_digest(file, "sha256").hexdigest()
+            with extracting:
+                if not shared.exists():
+                    partial = cache / "partial"
+                    super().extractall(partial, members, pwd)
+                    partial.rename(shared)
+            Path(path).rmdir()
+            Path(path).symlink_to(shared, target_is_directory=True)
+
+    return SharedZipFile
+
+
+def _replace(module: types.ModuleType, name: str, value: object) -> None:
+    """Replace what is there; a name that a release has dropped is an error, not a new attribute."""
+    getattr(module, name)
+    setattr(module, name, value)
+
+
+def _machine_time(simulated: types.ModuleType) -> types.SimpleNamespace:
+    """Return what a module takes for ``time``, on monotonic time: only differences are ever used."""
+    shifted = importlib.import_module("sitecustomize")
+    return types.SimpleNamespace(
+        time=simulated.monotonic, monotonic=simulated.monotonic, sleep=shifted._machine_sleep
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""What later plans do to a deployment that exists: applied once to the local emulator, then planned from it.
+
+The emulator gives alarms back without most of their attributes; updates of those attributes are left out
+everywhere, and the mocked deployments assert on them instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sandbox.emulator import emulator
+from tests.terraform.tool import Terraform, Values, actions, copy_repository
+
+pytestmark = [pytest.mark.slow, pytest.mark.emulator, pytest.mark.xdist_group("state_safety")]
+
+FORGOTTEN_OF_ALARMS = {
+    "actions_enabled",
+    "alarm_description",
+    "dimensions",
+    "period",
+    "statistic",
+    "treat_missing_data",
+}
+
+ROOT = """
+provider "aws" {
+  region = "us-east-1"
+}
+
+variable "deployment_mode" {
+  type    = string
+  default = "direct-submit"
+}
+
+variable "generation" {
+  type    = string
+  default = "1"
+}
+
+resource "terraform_data" "before" {
+  input = var.generation
+}
+
+module "metering" {
+  source          = "../modules/metering"
+  deployment_mode = var.deployment_mode
+  metering_mode   = "live"
+  product_code    = "1example2product3code4567"
+
+  subscribers_table = {
+    arn    = "arn:aws:dynamodb:us-east-1:111122223333:table/awsmp-subscribers"
+    name   = "awsmp-subscribers"
+    region = "us-east-1"
+  }
+
+  depends_on = [terraform_data.before]
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A root module with state, and how to plan it."""
+
+    terraform: Terraform
+    root: Path
+    environment: dict[str, str]
+
+    def plan(self, **variables: str) -> Values:
+        return self.terraform.plan(self.root, variables, self.environment)
+
+    def moved_to(self, checkout: Path) -> Deployment:
+        """Return the same deployment in another checkout."""
+        copy_repository(checkout)
+        shutil.copytree(self.root, checkout / "root", ignore=shutil.ignore_patterns(".terraform*"))
+        moved = Deployment(self.terraform, checkout / "root", self.environment)
+        self.terraform.init(moved.root)
+        return moved
+
+
+def differing(change: Values) -> set[str]:
+    """Return the attributes that an update changes."""
+    before, after = change["before"], change["after"]
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def made(plan: Values) -> dict[str, list[str]]:
+    """Return a plan's actions without what the emulator forgets."""
+    forgotten = {
+        change["address"]
+        for change in plan["resource_changes"]
+        if change["type"] == "aws_cloudwatch_metric_alarm"
+        and change["change"]["actions"] == ["update"]
+        and differing(change["change"]) <= FORGOTTEN_OF_ALARMS
+    }
+    return {address: what for address, what in actions(plan).items() if address not in forgotten}
+
+
+@pytest.fixture(scope="module")
+def deployment(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    checkout = copy_repository(tmp_path_factory.mktemp("deployed"))
+    root = checkout / "root"
+    root.mkdir()
+    (root / "main.tf").write_text(ROOT)
+    terraform.init(root)
+    with emulator() as cloud:
+        environment = {
+            "AWS_ACCESS_KEY_ID": "111122223333",
+            "AWS_ENDPOINT_URL": cloud.endpoint,
+            "AWS_SECRET_ACCESS_KEY": "none",
+        }
+        terraform.apply(root, environment=environment)
+        yield Deployment(terraform, root, environment)
+
+
+def test_a_second_plan_is_empty(deployment: Deployment) -> None:
+    assert made(deployment.plan()) == {}
+
+
+def test_a_callers_depends_on_replaces_nothing(deployment: Deployment) -> None:
+    """It defers the module's data source; names and roles must not follow it."""
+    changes = made(deployment.plan(generation="2"))
+
+    assert changes.pop("terraform_data.before") == ["update"]
+    assert {address: what for address, what in changes.items() if what != ["update"]} == {}
+
+
+def test_a_checkout_in_another_folder_changes_nothing(deployment: Deployment, tmp_path: Path) -> None:
+    assert made(deployment.moved_to(tmp_path / "elsewhere").plan()) == {}
+
+
+def test_new_code_updates_the_functions_and_destroys_nothing_stateful(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    moved = deployment.moved_to(tmp_path / "next-release")
+    packages = moved.root.parent / "lambda_dist"
+    manifest = json.loads((packages / "manifest.json").read_text())
+    for name in ("awsmp.zip", "dependencies.zip"):
+        content = (packages / name).read_bytes() + b"next"
+        (packages / name).write_bytes(content)
+        digest = hashlib.sha256(content)
+        manifest["packages"][name] = {
+            "bytes": len(content),
+            "sha256": digest.hexdigest(),
+            "sha256_base64": base64.b64encode(digest.digest()).decode(),
+        }
+    (packages / "manifest.json").write_text(json.dumps(manifest))
+
+    changes = made(moved.plan())
+
+    assert changes.pop("module.metering.module.package.aws_lambda_layer_version.dependencies") == [
+        "create",
+        "delete",
+    ]
+    pins = {address for address in changes if ".terraform_data." in address}
+    functions = {address for address in changes if address.endswith(".aws_lambda_function.this")}
+    assert len(pins) == 3
+    assert len(functions) == 2
+    assert {frozenset(changes.pop(address)) for address in pins} == {frozenset({"create", "delete"})}
+    assert {tuple(changes.pop(address)) for address in functions} == {("update",)}
+    assert changes == {}
+
+
+def test_a_zip_that_its_manifest_does_not_describe_is_refused(deployment: Deployment, tmp_path: Path) -> None:
+    moved = deployment.moved_to(tmp_path / "mixed-up")
+    with (moved.root.parent / "lambda_dist" / "awsmp.zip").open("ab") as package:
+        package.write(b"other")
+
+    refused = moved.terraform.run(
+        "plan", "-no-color", "-input=false", cwd=moved.root, environment=moved.environment, check=False
+    )
+
+    assert refused.returncode == 1
+    assert "is not the one that its manifest.json" in " ".join(refused.stderr.split())
+
+
+def test_switching_to_the_full_pipeline_only_adds(deployment: Deployment) -> None:
+    changes = made(deployment.plan(deployment_mode="full"))
+
+    assert {address for address in changes if "aws_dynamodb_table" in address} == set()
+    assert {tuple(what) for what in changes.values()} <= {("create",), ("update",)}
+    updated = {
+        address.removeprefix("module.metering.") for address, what in changes.items() if what == ["update"]
+    }
+    assert updated <= {
+        "aws_ssm_parameter.deployment",
+        'module.function["submitter"].aws_iam_role_policy.this[0]',
+        'module.function["submitter"].aws_lambda_function.this',
+    }
