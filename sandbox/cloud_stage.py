@@ -124,7 +124,7 @@ class CloudStage:
         while messages := queues.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
                 body = json.loads(message["Body"])
-                if (body["licenseArn"], body["bucket"]) == (license_arn, bucket):
+                if (body["licenseArn"], body["hour"]) == (license_arn, bucket):
                     queues.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
                     lost += 1
                 else:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PROVIDER: Final = Path("registry.terraform.io/hashicorp/aws")
-COMMAND_SECONDS: Final = 300
+COMMAND_SECONDS: Final = 900
 
 Values = dict[str, Any]
 

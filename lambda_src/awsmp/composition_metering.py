@@ -157,18 +157,19 @@ class MeteringRuntime:
 
     def aggregation(self, *, inline_cleanup: bool = False) -> Aggregation:
         """Return what folding needs; with ``inline_cleanup`` rows are cleaned at once, without a queue."""
-        usage = self.usage()
+        usage, ledger = self.usage(), self.ledger()
 
-        def clean_now(cleanups: list[Cleanup]) -> None:
-            for cleanup in cleanups:
-                clean_rows(usage, self.clock, cleanup)
+        def clean_now(cleanups: list[Cleanup]) -> bool:
+            cleaned = [clean_rows(usage, ledger, self.clock, cleanup) for cleanup in cleanups]
+            return any(each.refold for each in cleaned)
 
-        def enqueue(cleanups: list[Cleanup]) -> None:
+        def enqueue(cleanups: list[Cleanup]) -> bool:
             self.queue(self.settings.cleanup_queue_url).send(map(encode_cleanup, cleanups))
+            return False
 
         return Aggregation(
             usage=usage,
-            ledger=self.ledger(),
+            ledger=ledger,
             clock=self.clock,
             telemetry=self.telemetry,
             window=self.settings.window,

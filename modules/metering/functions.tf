@@ -84,7 +84,7 @@ locals {
       "QUANTITY_TYPE",
       "USAGE_TABLE",
     ]
-    cleanup = ["USAGE_TABLE"]
+    cleanup = ["AGGREGATED_USAGE_TABLE", "USAGE_TABLE", "WORK_QUEUE_URL"]
     discoverer = [
       "AGGREGATED_USAGE_TABLE",
       "BILLABLE_WINDOW_HOURS",

@@ -64,6 +64,12 @@ locals {
         actions   = ["dynamodb:BatchGetItem", "dynamodb:PartiQLUpdate", "dynamodb:UpdateItem"]
         resources = [aws_dynamodb_table.usage.arn]
       },
+      { sid = "Ledger", actions = ["dynamodb:GetItem"], resources = [aws_dynamodb_table.aggregated_usage.arn] },
+      {
+        sid       = "Dispatch"
+        actions   = ["sqs:SendMessage"]
+        resources = [lookup(local.queue_arns, "work", "")]
+      },
     ]
 
     submitter = concat(

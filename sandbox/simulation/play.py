@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -10,7 +10,7 @@ from typing import Any, Final
 from sandbox.simulation.reconciliation import Account, number, reconcile, summary
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import Stage, WorldStage
-from sandbox.simulation.trace import TRACE, Usage, read_trace, totals
+from sandbox.simulation.trace import TRACE, read_trace, totals
 from sandbox.simulation.troubles import Plan, plant_all
 from sandbox.simulation.world import PRODUCT_CODE, World
 
@@ -34,54 +34,79 @@ class Played:
 
     def outcomes(self) -> list[tuple[str, bool, str]]:
         """Return (trouble, whether it ended as it has to, how it ended)."""
-        by_key = {account.group: account for account in self.accounts}
-        return [(trouble.name, *trouble.judge(by_key)) for trouble in self.plan.troubles]
+        return judge(self.plan, self.accounts)
 
     def problems(self) -> list[str]:
         """Return everything that does not add up; empty after a good run."""
-        found = [f"group {a.group} is off by {a.difference}" for a in self.accounts if a.difference != 0]
-        found += [f"group {a.group} is still pending" for a in self.accounts if a.pending != 0]
-        found += [
-            f"group {a.group}: {a.billed} billed, but {a.honoured} honoured by the Marketplace"
-            for a in self.accounts
-            if a.billed != a.honoured
-        ]
+        found = account_problems(self.plan, self.accounts, self.trace_totals)
         found += [f"dead letter in {queue}" for queue, _ in self.world.dead_letters()]
         found += [f"billed twice: {key}" for key in self.world.marketplace.billed_twice()]
-        found += [f"trouble {name!r} ended otherwise: {how}" for name, ok, how in self.outcomes() if not ok]
-        for dimension, line in summary(self.accounts).items():
-            planted = self.plan.seller.planted.get(dimension, 0)
-            if line["written"] != self.trace_totals.get(dimension, 0) + planted:
-                found.append(
-                    f"{dimension}: {line['written']} written, but the trace and what is planted differ"
-                )
         return found
 
     def report(self) -> dict[str, Any]:
-        """Return ``report.json``: every group, the totals and the requests."""
+        """Return ``report.json``: every group, the totals, the requests and how each trouble ended."""
         requests = self.world.marketplace.requests()
-        return {
-            "groups": [account.to_json() for account in self.accounts],
-            "totals": {
-                dimension: {
-                    "written": number(line["written"]),
-                    "billed": number(line["billed"]),
-                    "pending": number(line["pending"]),
-                    "surfaced": {name: number(value) for name, value in sorted(line["surfaced"].items())},
-                    "difference": number(line["difference"]),
-                }
-                for dimension, line in sorted(summary(self.accounts).items())
-            },
-            "requests": {
+        return report_json(
+            self.accounts,
+            requests={
                 "count": len(requests),
                 "throttled": sum(entry.exception == "ThrottlingException" for entry in requests),
                 "max_per_second": self.world.marketplace.max_requests_in_any_second(),
             },
-            "troubles": [
-                {"name": name, "asExpected": ok, "outcome": how} for name, ok, how in self.outcomes()
-            ],
-            "problems": self.problems(),
-        }
+            outcomes=self.outcomes(),
+            problems=self.problems(),
+        )
+
+
+def report_json(
+    accounts: list[Account],
+    *,
+    requests: dict[str, int],
+    outcomes: list[tuple[str, bool, str]],
+    problems: list[str],
+) -> dict[str, Any]:
+    """Return a report of what was reconciled, as JSON types."""
+    return {
+        "groups": [account.to_json() for account in accounts],
+        "totals": {
+            dimension: {
+                "written": number(line["written"]),
+                "billed": number(line["billed"]),
+                "pending": number(line["pending"]),
+                "surfaced": number(sum(line["surfaced"].values())),
+                "surfacedByReason": {name: number(value) for name, value in sorted(line["surfaced"].items())},
+                "difference": number(line["difference"]),
+            }
+            for dimension, line in sorted(summary(accounts).items())
+        },
+        "requests": requests,
+        "troubles": [{"name": name, "asExpected": ok, "outcome": how} for name, ok, how in outcomes],
+        "problems": problems,
+    }
+
+
+def account_problems(plan: Plan, accounts: list[Account], trace_totals: Mapping[str, int]) -> list[str]:
+    """Return everything in the accounts that does not add up, and every trouble that ended otherwise."""
+    found = [f"group {a.group} is off by {a.difference}" for a in accounts if a.difference != 0]
+    found += [f"group {a.group} is still pending" for a in accounts if a.pending != 0]
+    found += [
+        f"group {a.group}: {a.billed} billed, but {a.honoured} honoured by the Marketplace"
+        for a in accounts
+        if a.billed != a.honoured
+    ]
+    for dimension, line in summary(accounts).items():
+        planted = plan.seller.planted.get(dimension, 0)
+        if line["written"] != trace_totals.get(dimension, 0) + planted:
+            found.append(f"{dimension}: {line['written']} written, but the trace and what is planted differ")
+    ended = judge(plan, accounts)
+    found += [f"trouble {name!r} ended otherwise: {how}" for name, ok, how in ended if not ok]
+    return found
+
+
+def judge(plan: Plan, accounts: list[Account]) -> list[tuple[str, bool, str]]:
+    """Return (trouble, whether it ended as it has to, how it ended)."""
+    by_key = {account.group: account for account in accounts}
+    return [(trouble.name, *trouble.judge(by_key)) for trouble in plan.troubles]
 
 
 def prepare() -> Played:
@@ -91,19 +116,19 @@ def prepare() -> Played:
     trace = read_trace()
     stage = WorldStage(world)
     seller = Seller(world.writer)
-    plan = Plan(stage, seller, trace, subscribe_all(stage, trace))
+    plan = Plan(stage, seller, trace, subscribe_all(stage, {usage.customer for usage in trace}))
     announce(plan)
     plant_all(plan)
     return Played(world, plan, [], totals(trace))
 
 
-def subscribe_all(stage: Stage, trace: Iterable[Usage]) -> dict[str, Buyer]:
-    """Buy the product for every customer of the trace, two hours before it begins.
+def subscribe_all(stage: Stage, customers: Iterable[str]) -> dict[str, Buyer]:
+    """Buy the product for every customer, activated two hours before the trace begins.
 
     The second customer is another licence of the first one's account: Concurrent Agreements.
     """
     buyers = {}
-    for position, customer in enumerate(sorted({usage.customer for usage in trace}), start=1):
+    for position, customer in enumerate(sorted(customers), start=1):
         account = f"5555{max(position, 2):08d}"
         bought = stage.subscribe(account, stage.start - timedelta(hours=2))
         buyers[customer] = Buyer(customer, bought.license_arn, account, bought.agreement_id, bought.events)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from awsmp.adapters.dynamodb import from_wire
 from awsmp.domain.hours import bucket_of
 from awsmp.domain.ports import Metric
-from sandbox.fake_marketplace import Fault
+from sandbox.fake_marketplace import Fault, Moment
 from sandbox.simulation.world import LEDGER, PRODUCT_CODE, SUBSCRIBERS, USAGE, Trap, World
 
 Envelope = Mapping[str, Any]
@@ -47,6 +47,11 @@ class Stage(Protocol):
         """The first instant of the trace."""
         ...
 
+    @property
+    def lost_answer(self) -> tuple[Fault, str]:
+        """A fault that loses one answer after its effect, and the name under which it is counted."""
+        ...
+
     def subscribe(self, account: str, activate_at: datetime) -> Bought:
         """Buy the product for an account."""
         ...
@@ -76,7 +81,11 @@ class Stage(Protocol):
         ...
 
     def lose_cleanup(self, license_arn: str, hour: datetime) -> Callable[[], bool]:
-        """Lose the next cleanup of this licence and hour; the result tells whether one was lost."""
+        """Lose the next cleanup of this licence and hour.
+
+        The result, called once some minutes after the hour was folded, puts things right again and tells
+        whether a cleanup was lost.
+        """
         ...
 
     def metric(self, metric: Metric, reason: str | None = None) -> int:
@@ -111,6 +120,11 @@ class WorldStage:
         """See Stage."""
         return self.world.start
 
+    @property
+    def lost_answer(self) -> tuple[Fault, str]:
+        """See Stage."""
+        return Fault("ReadTimeout", Moment.AFTER), "ReadTimeoutError"
+
     def subscribe(self, account: str, activate_at: datetime) -> Bought:
         """See Stage."""
         bought = self.world.marketplace.subscribe(PRODUCT_CODE, account, activate_at=activate_at)
@@ -144,7 +158,7 @@ class WorldStage:
 
     def lose_cleanup(self, license_arn: str, hour: datetime) -> Callable[[], bool]:
         """See Stage: the aggregator crashes between its ledger write and its cleanup message."""
-        needle = f'"bucket":"{bucket_of(hour)}"'
+        needle = f'"hour":"{bucket_of(hour)}"'
 
         def is_it(function: str, service: str, operation: str, request: Mapping[str, Any]) -> bool:
             if (function, service, operation) != ("aggregator", "sqs", "SendMessageBatch"):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from awsmp.domain.hours import bucket_of, floor_hour
 from awsmp.domain.ports import Metric
-from sandbox.fake_marketplace import Fault, Moment
+from sandbox.fake_marketplace import Fault
 from sandbox.simulation.reconciliation import Account
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import Stage
@@ -159,7 +159,7 @@ def _malformed_row(plan: Plan, buyer: Buyer) -> None:
 
     def judge(accounts: Accounts) -> tuple[bool, str]:
         account = accounts[key]
-        ok = account.status == "Success" and account.surfaced == {"NonNumericQuantity": Decimal(-2)}
+        ok = account.status == "Success" and account.surfaced == {"NegativeQuantity": Decimal(-2)}
         rows = plan.stage.metric(Metric.USAGE_RECORD_REJECTED, "NonNumericQuantity")
         text = f"billed {account.billed} in the last hour, surfaced {_text(account.surfaced)}"
         return ok and rows > 0 and account.difference == 0, text
@@ -261,13 +261,15 @@ def _crash_between_put_and_cleanup(plan: Plan, buyer: Buyer) -> None:
     hour = plan.hour("lost cleanup")
     second = plan.quiet_second(buyer, "requests", hour)
     plan.at(hour + 10 * MINUTE, lambda: plan.write(buyer, "requests", second, 8))
-    lost: list[Callable[[], bool]] = []
-    plan.at(hour + HOUR - MINUTE, lambda: lost.append(plan.stage.lose_cleanup(buyer.license_arn, hour)))
+    restore: list[Callable[[], bool]] = []
+    lost: list[bool] = []
+    plan.at(hour + HOUR - MINUTE, lambda: restore.append(plan.stage.lose_cleanup(buyer.license_arn, hour)))
+    plan.at(hour + HOUR + 5 * MINUTE, lambda: lost.append(restore[0]()))
     key = _key(buyer, "requests", hour)
 
     def judge(accounts: Accounts) -> tuple[bool, str]:
         account = accounts[key]
-        ok = lost[0]() and account.billed == account.written == account.honoured
+        ok = lost[0] and account.billed == account.written == account.honoured
         return ok, f"{account.status}: the next delivery cleaned up; billed once, {account.billed}"
 
     plan.expect("crash between put and cleanup", judge)
@@ -275,15 +277,16 @@ def _crash_between_put_and_cleanup(plan: Plan, buyer: Buyer) -> None:
 
 def _lost_answer(plan: Plan) -> None:
     hour = plan.hour("lost answer")
+    fault, code = plan.stage.lost_answer
     plan.at(
         hour + HOUR - MINUTE,
-        lambda: plan.stage.arm(Fault("ReadTimeout", Moment.AFTER)),
+        lambda: plan.stage.arm(fault),
     )
 
     def judge(accounts: Accounts) -> tuple[bool, str]:
         groups = _of_hour(accounts, hour)
         ok = bool(groups) and all(account.billed == account.honoured for account in groups)
-        lost = plan.stage.metric(Metric.BATCH_METER_USAGE_EXCEPTION, "ReadTimeoutError")
+        lost = plan.stage.metric(Metric.BATCH_METER_USAGE_EXCEPTION, code)
         text = f"{lost} answer lost; {len(groups)} groups of the hour sent again unchanged, billed once"
         return ok and lost > 0, text
 

@@ -73,7 +73,9 @@ EXPECTED_GRANTS: dict[str, dict[str, set[str]]] = {
     "cleanup": {
         **LOGGING,
         USAGE: actions("dynamodb", "BatchGetItem", "PartiQLUpdate", "UpdateItem"),
+        LEDGER: actions("dynamodb", "GetItem"),
         queue("cleanup"): CONSUME,
+        queue("work"): SEND,
     },
     "discoverer": {
         **LOGGING,

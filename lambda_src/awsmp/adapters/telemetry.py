@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
@@ -42,9 +43,11 @@ def masked(value: object) -> object:
 
     What is no plain value is logged as its text, masked like any other.
     """
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int):
+    if isinstance(value, Decimal | datetime):
+        return masked(str(value))
+    if isinstance(value, int | float):
         text = str(value)
         return value if _SENSITIVE.search(text) is None else masked(text)
     if isinstance(value, str):

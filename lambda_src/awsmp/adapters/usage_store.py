@@ -170,11 +170,9 @@ class DynamoDBUsageStore:
                 conditions.append(f"#f{number} = :f{number}")
             else:
                 conditions.append(f"attribute_not_exists(#f{number})")
-        sets = "#up = :up"
-        if write.status is not None:
-            sets += ", #st = :st, #re = :re"
-            names |= {"#st": "meteringStatus", "#re": "meteringStatusReason"}
-            values |= {":st": write.status, ":re": write.reason or ""}
+        sets = "#up = :up, #st = :st, #re = :re"
+        names |= {"#st": "meteringStatus", "#re": "meteringStatusReason"}
+        values |= {":st": write.status, ":re": write.reason}
         try:
             with translated("UpdateItem usage"):
                 self.client.update_item(
@@ -213,10 +211,8 @@ def _has_documents(row: UsageRow) -> bool:
 
 def _stamp_statement(table: str, write: RowStampWrite, now: datetime) -> Statement:
     row = write.row
-    sets, parameters = ['"updatedAt"=?'], [format_instant(now)]
-    if write.status is not None:
-        sets += ['"meteringStatus"=?', '"meteringStatusReason"=?']
-        parameters += [write.status, write.reason or ""]
+    sets = ['"updatedAt"=?', '"meteringStatus"=?', '"meteringStatusReason"=?']
+    parameters = [format_instant(now), write.status, write.reason]
     conditions = [f'"{LICENSE_ARN}"=?', f'"{ROW_SORT_KEY}"=?', f'"{METERING_PENDING}"=?']
     values: list[object] = [*parameters, row.license_arn, row.sort_key, row.pending_bucket]
     for name in FOLDED_ATTRIBUTES:

@@ -135,9 +135,17 @@ def to_api_shape(allocations: Sequence[Allocation]) -> list[dict[str, object]]:
 
 
 def from_api_shape(stored: object) -> tuple[Allocation, ...]:
-    """Return what :func:`to_api_shape` stored; nothing for an absent attribute."""
-    if not isinstance(stored, Sequence):
+    """Return what :func:`to_api_shape` stored; nothing for an absent attribute.
+
+    Raises
+    ------
+    TypeError, KeyError, AttributeError, ArithmeticError
+        It has another form.
+    """
+    if stored is None:
         return ()
+    if not isinstance(stored, list | tuple):
+        raise TypeError("allocations are a list")
     allocations = []
     for entry in stored:
         tags = tuple(sorted((str(tag["Key"]), str(tag["Value"])) for tag in entry.get("Tags", ())))

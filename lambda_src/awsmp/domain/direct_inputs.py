@@ -47,13 +47,14 @@ def fold_input(item: Mapping[str, object], group: Group, kind: QuantityType, *, 
     allocations, reason = _checked(item, group, total, kind, legacy=legacy)
     identifier = item.get("customerIdentifier")
     text = "\x1f".join(f"{name}={canonical_value(item[name])}" for name in INPUT_ATTRIBUTES if name in item)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
     return Fold(
         total=total,
         billable=ZERO if reason else total,
         allocations=() if reason or total == ZERO else allocations,
         row_count=1,
-        rejections=(Rejection(reason, 1, total),) if reason else (),
-        digest=hashlib.sha256(text.encode()).hexdigest()[:32],
+        rejections=(Rejection(reason, 1, total, digest),) if reason else (),
+        digest=digest,
         pending=(),
         customer_identifier=identifier if isinstance(identifier, str) else None,
     )

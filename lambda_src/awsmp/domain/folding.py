@@ -35,11 +35,12 @@ class FoldedRow:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Rows that are refused for one reason, and what they add up to, signed."""
+    """Rows that are refused for one reason, what they add up to, signed, and a digest of them."""
 
     reason: str
     rows: int
     quantity: Decimal
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +126,18 @@ def fold_group(
     reason = sums.group_reason or _group_reason(sums, group, kind)
     whole = reason is not None
     billable = ZERO if whole else sums.valid
-    rejections = (Rejection(reason, sums.rows, sums.total),) if reason else tuple(sums.rejections.values())
+    digest = hasher.hexdigest()[:32]
+    whole_group = (Rejection(reason, sums.rows, sums.total, digest),) if reason else ()
+    rejections = whole_group or tuple(sums.rejections.values())
     return Fold(
         total=sums.total,
         billable=billable,
         allocations=() if whole or billable == ZERO else sums.allocations.merged(),
         row_count=sums.rows,
         rejections=rejections,
-        digest=hasher.hexdigest()[:32],
+        digest=digest,
         pending=tuple(sums.pending),
-        customer_identifier=next(iter(sums.identifiers), None),
+        customer_identifier=min(sums.identifiers, default=None),
     )
 
 
@@ -146,7 +149,10 @@ def _add(sums: _Sums, row: UsageRow, checked: CheckedRow, digest: str) -> None:
     if checked.reason is not None:
         before = sums.rejections.get(checked.reason, Rejection(checked.reason, 0, ZERO))
         sums.rejections[checked.reason] = Rejection(
-            checked.reason, before.rows + 1, before.quantity + checked.quantity
+            checked.reason,
+            before.rows + 1,
+            before.quantity + checked.quantity,
+            hashlib.sha256(f"{before.digest}{digest}".encode()).hexdigest()[:16],
         )
         return
     sums.valid += checked.quantity

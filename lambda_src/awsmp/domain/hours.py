@@ -153,6 +153,14 @@ class BillingWindow:
         count = self.billable_hours + LOOKBACK_PAST_WINDOW // HOUR
         return [current - back * HOUR for back in range(1, count + 1)]
 
+    def is_forgotten(self, hour: datetime, now: datetime) -> bool:
+        """Tell whether ``hour`` lies further back than anybody looks.
+
+        Its rows may have been deleted by their TTL, at least two days later: a fold would not see what was
+        written.
+        """
+        return now >= hour + self.billable_hours * HOUR + LOOKBACK_PAST_WINDOW + HOUR
+
     def submittable_hours(self, now: datetime) -> list[datetime]:
         """Return the complete hours that may still be billed at ``now``, oldest first."""
         current = floor_hour(now)

@@ -186,8 +186,8 @@ def apply_fold(
         fresh = _reopened(created, fold, final_flush)
         expired = MeteringStatus.SUBMISSION_EXPIRED if direct else MeteringStatus.AGGREGATION_EXPIRED
         return fresh if billable else _closed(fresh, expired, expired)
-    if _same_fold(record, fold) and (record.final_flush or not final_flush):
-        return record
+    if _same_fold(record, fold):
+        return replace(record, final_flush=True) if final_flush and not record.final_flush else record
     if record.pending and record.attempt is None:
         reopened = _reopened(record, fold, final_flush)
         return reopened if billable else expire(reopened, now=now, window=window)
@@ -237,7 +237,7 @@ def _reopened(record: LedgerRecord, fold: Fold, final_flush: bool) -> LedgerReco
         content_stale=False,
         refold_required=False,
         final_flush=record.final_flush or final_flush,
-        customer_identifier=fold.customer_identifier or record.customer_identifier,
+        customer_identifier=fold.customer_identifier,
     )
 
 
@@ -381,7 +381,9 @@ def apply_outcome(
         case Duplicate():
             return _answered(record, MeteringStatus.DUPLICATE_RECORD, SurfacedReason.POSSIBLE_UNDER_BILLING)
         case NotSubscribed():
-            reason = SurfacedReason.CUSTOMER_NOT_SUBSCRIBED
+            # Where an earlier send was never answered, the record may have been honoured then.
+            unknown, closed = SurfacedReason.OUTCOME_UNKNOWN, SurfacedReason.CUSTOMER_NOT_SUBSCRIBED
+            reason = unknown if attempt.unknown else closed
             return _answered(record, MeteringStatus.CUSTOMER_NOT_SUBSCRIBED, reason)
         case DryRun(counted=True):
             return replace(_answered(record, MeteringStatus.DRY_RUN_SUBMITTED, None), billed=record.quantity)
@@ -475,8 +477,8 @@ def newly_rejected(before: LedgerRecord | None, after: LedgerRecord) -> list[tup
     found = []
     for now in after.rejections:
         was = old.get(now.reason, Rejection(now.reason, 0, ZERO))
-        # As many rows of another sum are other rows.
-        rows = max(now.rows - was.rows, int(now.quantity != was.quantity))
+        # As many rows, or fewer, may be other ones: that counts once, for one alarm too many loses nothing.
+        rows = max(now.rows - was.rows, int(now.digest != was.digest))
         if rows:
             found.append((now.reason, rows))
     return found
@@ -537,14 +539,19 @@ def to_item(record: LedgerRecord) -> dict[str, object]:
 
 
 def _rejections_to_item(rejections: tuple[Rejection, ...]) -> list[dict[str, object]]:
-    return [{"reason": str(each.reason), "rows": each.rows, "quantity": each.quantity} for each in rejections]
+    return [
+        {"reason": str(each.reason), "rows": each.rows, "quantity": each.quantity, "digest": each.digest}
+        for each in rejections
+    ]
 
 
 def _rejections_from_item(stored: object) -> tuple[Rejection, ...]:
     if not isinstance(stored, list | tuple):
         raise TypeError("rejections are a list")
     return tuple(
-        Rejection(str(each["reason"]), int(_number(each["rows"])), _number(each["quantity"]))
+        Rejection(
+            str(each["reason"]), int(_number(each["rows"])), _number(each["quantity"]), str(each["digest"])
+        )
         for each in stored
     )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from awsmp.domain.errors import MeteringError
-from awsmp.domain.folding import FoldedRow
+from awsmp.domain.folding import Fold, FoldedRow
 from awsmp.domain.hours import parse_bucket
 from awsmp.domain.identifiers import Group
 from awsmp.domain.reasons import RowStamp, ValidationReason
@@ -45,15 +45,15 @@ class UnclaimedRow:
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """Rows of one licence that the ledger now contains; ``stamp`` is None where no status is known."""
+    """Rows of one group that the ledger contains, as long as its last fold has ``digest``."""
 
-    license_arn: str
-    bucket: str
+    group: Group
+    digest: str
     rows: tuple[FoldedRow, ...]
-    stamp: RowStamp | None
-    reason: str | None
+    stamp: RowStamp
+    reason: str
 
-    def stamp_of(self, row: FoldedRow) -> tuple[str | None, str | None]:
+    def stamp_of(self, row: FoldedRow) -> tuple[str, str]:
         """Return status and reason to put on ``row``."""
         if row.reason is not None:
             return RowStamp.REJECTED_CLIENT_SIDE, row.reason
@@ -64,13 +64,7 @@ def encode_work(work: GroupWork | UnclaimedRow) -> str:
     """Return the body of a work message."""
     if isinstance(work, UnclaimedRow):
         return _dumps({"row": {"licenseArn": work.license_arn, "sortKey": work.sort_key}})
-    group = work.group
-    body: dict[str, object] = {
-        "licenseArn": group.license_arn,
-        "customerAWSAccountId": group.customer_account,
-        "dimension": group.dimension,
-        "hour": group.bucket,
-    }
+    body: dict[str, object] = {**_named(work.group)}
     if work.final_flush:
         body["finalFlush"] = True
     return _dumps({"group": body})
@@ -88,40 +82,35 @@ def decode_work(text: str) -> GroupWork | UnclaimedRow:
         body = json.loads(text)
         if "row" in body:
             return UnclaimedRow(_text(body["row"], "licenseArn"), _text(body["row"], "sortKey"))
-        named = body["group"]
-        hour = parse_bucket(_text(named, "hour"))
-        if hour is None:
-            raise UnreadableMessage("the work message names no hour bucket")
-        account, dimension = _text(named, "customerAWSAccountId"), _text(named, "dimension")
-        group = Group(_text(named, "licenseArn"), account, dimension, hour)
-        return GroupWork(group, named.get("finalFlush") is True)
+        return GroupWork(_group(body["group"]), body["group"].get("finalFlush") is True)
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableMessage("the body is no work message") from error
 
 
-def cleanups(
-    license_arn: str, bucket: str, rows: Sequence[FoldedRow], stamp: RowStamp | None, reason: str | None
-) -> Iterator[Cleanup]:
-    """Yield cleanup messages of at most :data:`KEYS_PER_CLEANUP` rows and :data:`BYTES_PER_CLEANUP` bytes."""
+def cleanups(group: Group, fold: Fold, stamp: RowStamp, reason: str) -> Iterator[Cleanup]:
+    """Yield cleanup messages for the pending rows of ``fold``.
+
+    Each has at most :data:`KEYS_PER_CLEANUP` rows and :data:`BYTES_PER_CLEANUP` bytes.
+    """
     part: list[FoldedRow] = []
     size = 0
-    for row in rows:
+    for row in fold.pending:
         row_size = len(json.dumps(row.sort_key)) + _ROW_OVERHEAD
         if part and (len(part) == KEYS_PER_CLEANUP or size + row_size > BYTES_PER_CLEANUP):
-            yield Cleanup(license_arn, bucket, tuple(part), stamp, reason)
+            yield Cleanup(group, fold.digest, tuple(part), stamp, reason)
             part, size = [], 0
         part.append(row)
         size += row_size
     if part:
-        yield Cleanup(license_arn, bucket, tuple(part), stamp, reason)
+        yield Cleanup(group, fold.digest, tuple(part), stamp, reason)
 
 
 def encode_cleanup(cleanup: Cleanup) -> str:
     """Return the body of a cleanup message."""
     return _dumps(
         {
-            "licenseArn": cleanup.license_arn,
-            "bucket": cleanup.bucket,
+            **_named(cleanup.group),
+            "digest": cleanup.digest,
             "status": cleanup.stamp,
             "reason": cleanup.reason,
             "rows": [[row.sort_key, row.digest, row.reason] for row in cleanup.rows],
@@ -143,16 +132,28 @@ def decode_cleanup(text: str) -> Cleanup:
             FoldedRow(str(key), str(digest), None if reason is None else ValidationReason(reason))
             for key, digest, reason in body["rows"]
         )
-        status = body["status"]
         return Cleanup(
-            str(body["licenseArn"]),
-            str(body["bucket"]),
-            rows,
-            None if status is None else RowStamp(status),
-            body["reason"],
+            _group(body), _text(body, "digest"), rows, RowStamp(body["status"]), _text(body, "reason")
         )
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableMessage("the body is no cleanup message") from error
+
+
+def _named(group: Group) -> dict[str, str]:
+    return {
+        "licenseArn": group.license_arn,
+        "customerAWSAccountId": group.customer_account,
+        "dimension": group.dimension,
+        "hour": group.bucket,
+    }
+
+
+def _group(named: Mapping[str, object]) -> Group:
+    hour = parse_bucket(_text(named, "hour"))
+    if hour is None:
+        raise ValueError("no hour bucket")
+    account, dimension = _text(named, "customerAWSAccountId"), _text(named, "dimension")
+    return Group(_text(named, "licenseArn"), account, dimension, hour)
 
 
 def _text(body: Mapping[str, object], name: str) -> str:

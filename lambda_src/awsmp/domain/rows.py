@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from awsmp.domain.allocations import Allocation, canonical_value, parse_row_allocations
-from awsmp.domain.hours import parse_second
+from awsmp.domain.hours import floor_hour, parse_second
 from awsmp.domain.identifiers import Group
 from awsmp.domain.quantities import QuantityType, counted, quantity_reason
 from awsmp.domain.reasons import ValidationReason
@@ -91,6 +91,19 @@ class UsageRow:
 
     def _was_disowned(self) -> bool:
         return str(self.attributes.get("meteringStatusReason", "")).endswith(UNCLAIMED)
+
+
+def group_named_by(license_arn: str, sort_key: str) -> Group | None:
+    """Return the group that a row's key names, whatever its attributes say; None when it names none.
+
+    Neither an account id nor a timestamp holds ``#``, so the key has one reading.
+    """
+    account, _, rest = sort_key.partition("#")
+    dimension, separator, timestamp = rest.rpartition("#")
+    instant = parse_second(timestamp)
+    if not separator or instant is None:
+        return None
+    return Group(license_arn, account, dimension, floor_hour(instant))
 
 
 def unclaimed_stamp(reason: ValidationReason) -> str:

@@ -37,11 +37,11 @@ class IndexPage:
 
 @dataclass(frozen=True, slots=True)
 class RowStampWrite:
-    """Take the pending mark off a row that still is ``row``, and stamp it where a status is given."""
+    """Take the pending mark off a row that still is ``row``, and stamp it."""
 
     row: UsageRow
-    status: str | None
-    reason: str | None
+    status: str
+    reason: str
 
 
 class UsageStore(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from awsmp.composition_metering import MeteringRuntime, production_runtime
-from awsmp.domain.messages import decode_cleanup
+from awsmp.domain.messages import GroupWork, decode_cleanup, encode_work
 from awsmp.handlers.sqs_batch import each_message
 from awsmp.usecases.clean import clean_rows
 
@@ -18,7 +18,12 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
 
 def run(event: Mapping[str, Any], _context: Any, runtime: MeteringRuntime) -> dict[str, Any]:
     """Work off a batch of cleanup messages."""
-    usage = runtime.usage()
-    return each_message(
-        event, lambda body: clean_rows(usage, runtime.clock, decode_cleanup(body)), runtime.telemetry
-    )
+    usage, ledger = runtime.usage(), runtime.ledger()
+    work_queue = runtime.queue(runtime.settings.work_queue_url)
+
+    def work(body: str) -> None:
+        cleanup = decode_cleanup(body)
+        if clean_rows(usage, ledger, runtime.clock, cleanup).refold:
+            work_queue.send([encode_work(GroupWork(cleanup.group))])
+
+    return each_message(event, work, runtime.telemetry)

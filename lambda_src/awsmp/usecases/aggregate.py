@@ -15,7 +15,7 @@ from awsmp.domain.messages import Cleanup, UnclaimedRow, cleanups
 from awsmp.domain.ports import Clock, Metric, Telemetry
 from awsmp.domain.quantities import QuantityType
 from awsmp.domain.reasons import MeteringStatus, RowStamp, SurfacedReason
-from awsmp.domain.rows import unclaimable_reason, unclaimed_stamp
+from awsmp.domain.rows import group_named_by, unclaimable_reason, unclaimed_stamp
 from awsmp.domain.stores import LedgerStore, RowStampWrite, UsageStore
 from awsmp.usecases.surfacing import report_surfacing
 
@@ -25,20 +25,28 @@ MAX_RACES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What folding needs; ``clean`` takes the cleanups of a committed fold (a queue, or at once)."""
+    """What folding needs.
+
+    ``clean`` takes the cleanups of a committed fold, to a queue or at once, and tells whether the group has
+    to be folded again.
+    """
 
     usage: UsageStore
     ledger: LedgerStore
     clock: Clock
     telemetry: Telemetry
     window: BillingWindow
-    clean: Callable[[list[Cleanup]], None]
+    clean: Callable[[list[Cleanup]], bool]
     quantity_type: QuantityType = QuantityType.INTEGER
     legacy: bool = False
 
 
-def aggregate_group(work: Aggregation, group: Group, *, final_flush: bool = False) -> LedgerRecord | None:
+def aggregate_group(
+    work: Aggregation, group: Group, *, final_flush: bool = False, emptied: bool = False
+) -> LedgerRecord | None:
     """Fold all rows of ``group`` and commit the result; return the record, or None without rows.
+
+    A group without rows is left as it is, unless ``emptied`` says that its last row was taken from it.
 
     The record is read before the rows: whatever another fold wrote after that read fails this one's
     condition, so a fold that misses a row can never replace one that has it.
@@ -54,12 +62,14 @@ def aggregate_group(work: Aggregation, group: Group, *, final_flush: bool = Fals
     """
     if group.hour > work.clock.now():
         raise HourNotBegun(f"hour {group.bucket} has not begun; the group is left for its own hour")
+    if work.window.is_forgotten(group.hour, work.clock.now()):
+        return None
     for _ in range(MAX_RACES):
         before = work.ledger.get(group)
         rows = work.usage.group_rows(group)
         now = work.clock.now()
         fold = fold_group(group, rows, kind=work.quantity_type, now=now, legacy=work.legacy)
-        if fold.row_count == 0:
+        if fold.row_count == 0 and (before is None or not emptied):
             return before
         after = apply_fold(before, group, fold, now=now, window=work.window, final_flush=final_flush)
         if after is not before:
@@ -67,16 +77,13 @@ def aggregate_group(work: Aggregation, group: Group, *, final_flush: bool = Fals
             after = advance(before, after, now=now)
             if not (work.ledger.create(after) if before is None else work.ledger.swap(before, after)):
                 continue
-        if fold.pending:
-            stamp, reason = _stamp(before, after, fold)
-            work.clean(list(cleanups(group.license_arn, group.bucket, fold.pending, stamp, reason)))
+        if fold.pending and work.clean(list(cleanups(group, fold, *_stamp(before, after, fold)))):
+            continue
         return after
     raise ConditionFailed(f"{MAX_RACES} folds of one group lost their race; the message is delivered again")
 
 
-def _stamp(
-    before: LedgerRecord | None, after: LedgerRecord, fold: Fold
-) -> tuple[RowStamp | None, str | None]:
+def _stamp(before: LedgerRecord | None, after: LedgerRecord, fold: Fold) -> tuple[RowStamp, str]:
     aggregated = f"Aggregated total quantity {fold.total} from {fold.row_count} raw usage records"
     if after.status is MeteringStatus.AGGREGATION_EXPIRED:
         return RowStamp.AGGREGATION_EXPIRED, "the hour could no longer be billed when its rows were found"
@@ -85,14 +92,16 @@ def _stamp(
         return RowStamp.AGGREGATED, aggregated
     if after is before:
         # A lost cleanup is repeated, and the record holds late rows: which of these are late is not known.
-        return None, None
+        return RowStamp.AGGREGATED, f"{aggregated}, some of it late"
     return RowStamp.LATE_AFTER_SUBMISSION, "the hour's record had been sent when this row was folded"
 
 
 def reject_unclaimed(work: Aggregation, row: UnclaimedRow) -> bool:
     """Reject a pending row that no group can claim: in the metrics first, then on the row.
 
-    Returns whether the row was rejected; one that has changed or vanished meanwhile is left alone.
+    The group that its key names is folded before that: it may hold what the row was once, and a crash between
+    the two brings the row back here. Returns whether the row was rejected; one that has changed or vanished
+    meanwhile is left alone.
     """
     found = work.usage.rows(row.license_arn, [row.sort_key])
     if not found or (bucket := found[0].pending_bucket) is None:
@@ -103,6 +112,9 @@ def reject_unclaimed(work: Aggregation, row: UnclaimedRow) -> bool:
     )
     if reason is None:
         return False
+    left = group_named_by(row.license_arn, row.sort_key)
+    if left is not None and left.hour <= work.clock.now():
+        aggregate_group(work, left, emptied=True)
     work.telemetry.count(Metric.USAGE_RECORD_REJECTED, 1, reason=reason)
     work.telemetry.count(Metric.SURFACED_UNITS, found[0].quantity, reason=reason)
     work.telemetry.error(

@@ -6,10 +6,12 @@ other order could lose one.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 from awsmp.domain.ledger import LedgerRecord, newly_rejected, surfacings
 from awsmp.domain.ports import Metric, Telemetry
+from awsmp.domain.quantities import ZERO
 from awsmp.domain.reasons import SurfacedReason
 
 _METRICS: Final[dict[str, Metric]] = {
@@ -29,6 +31,10 @@ def metric_of(reason: str) -> Metric:
     return _METRICS.get(reason, Metric.USAGE_RECORD_REJECTED)
 
 
+def _rejected(record: LedgerRecord) -> dict[str, Decimal]:
+    return {rejection.reason: rejection.quantity for rejection in record.rejections}
+
+
 def report_surfacing(telemetry: Telemetry, before: LedgerRecord | None, after: LedgerRecord) -> None:
     """Emit the metrics of everything that the step from ``before`` to ``after`` newly surfaces."""
     group = after.group
@@ -43,9 +49,11 @@ def report_surfacing(telemetry: Telemetry, before: LedgerRecord | None, after: L
             rows=rows,
             reason=reason,
         )
-    rejected = {rejection.reason for rejection in after.rejections}
+    rejected = _rejected(after)
+    was_rejected = _rejected(before) if before is not None else {}
     for surfacing in surfacings(before, after):
-        if surfacing.reason not in rejected:
+        explained = rejected.get(surfacing.reason, ZERO) - was_rejected.get(surfacing.reason, ZERO)
+        if surfacing.change != explained:
             telemetry.count(metric_of(surfacing.reason), 1, reason=surfacing.reason)
         telemetry.count(Metric.SURFACED_UNITS, surfacing.change, reason=surfacing.reason)
         telemetry.error(
