@@ -62,7 +62,10 @@ def adopt_inputs(
     for item in items:
         group = input_group(item)
         if isinstance(group, ValidationReason):
-            _reject(direct, item, group)
+            try:
+                _reject(direct, item, group)
+            except MeteringError as error:
+                found.append(error)
         elif group.hour <= now:
             inputs.append((item, group))
     for _ in range(_MAX_RACES):

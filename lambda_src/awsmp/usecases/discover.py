@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from awsmp.domain.errors import MeteringError, PartialFailure
-from awsmp.domain.hours import HOUR, BillingWindow, floor_hour
+from awsmp.domain.hours import HOUR, BillingWindow, bucket_of, floor_hour
 from awsmp.domain.messages import GroupWork, UnclaimedRow, encode_work
 from awsmp.domain.ports import Clock, Metric, Telemetry
 from awsmp.domain.stores import ClosingLicense, SubscriberDirectory, UsageStore, WorkQueue
@@ -106,18 +106,32 @@ def age_out(aggregation: Aggregation, shard: int, *, stop_at: datetime) -> int:
     for hours_back, hour in enumerate(aggregation.window.lookback(now), start=1):
         if hours_back % AGEOUT_SHARDS != shard or not aggregation.window.ages_out(hour, now):
             continue
-        for work in pending_work(aggregation.usage, hour, exhaustive=True):
-            if aggregation.clock.now() >= stop_at:
-                break
-            try:
-                if isinstance(work, UnclaimedRow):
-                    reject_unclaimed(aggregation, work)
-                else:
-                    aggregate_group(aggregation, work.group)
-                done += 1
-            except MeteringError as error:
-                failures.append(error)
-                aggregation.telemetry.error("a group could not be aged out", hour=hour, error=repr(error))
+        try:
+            done += _age_out_hour(aggregation, hour, stop_at, failures)
+        except MeteringError as error:
+            failures.append(error)
+            aggregation.telemetry.error("an hour could not be read", hour=bucket_of(hour), error=repr(error))
     if failures:
-        raise PartialFailure(f"{len(failures)} groups could not be aged out") from failures[0]
+        raise PartialFailure(f"{len(failures)} groups or hours could not be aged out") from failures[0]
+    return done
+
+
+def _age_out_hour(
+    aggregation: Aggregation, hour: datetime, stop_at: datetime, failures: list[MeteringError]
+) -> int:
+    done = 0
+    for work in pending_work(aggregation.usage, hour, exhaustive=True):
+        if aggregation.clock.now() >= stop_at:
+            break
+        try:
+            if isinstance(work, UnclaimedRow):
+                reject_unclaimed(aggregation, work)
+            else:
+                aggregate_group(aggregation, work.group)
+            done += 1
+        except MeteringError as error:
+            failures.append(error)
+            aggregation.telemetry.error(
+                "a group could not be aged out", hour=bucket_of(hour), error=repr(error)
+            )
     return done

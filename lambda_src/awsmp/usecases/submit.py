@@ -430,8 +430,8 @@ class Submitter:
             (record, advance(record, begin_attempt(record, self._s.new_id(), now=now), now=now))
             for record in batch.records
         ]
-        batch.intended = True
         results = self._s.ledger.swap_many(pairs)
+        batch.intended = True
         batch.records = [
             after for (_, after), result in zip(pairs, results, strict=True) if result is SwapResult.DONE
         ]
@@ -665,11 +665,12 @@ class Submitter:
         until = self._run.leased_until
         if until is None or now < until - LEASE / 2:
             return
+        # Without the lease the run goes on: it only keeps two senders from sharing one pace for long.
+        self._run.leased_until = now + LEASE
         try:
             self._lease(wait=False)
         except MeteringError as error:
             self._run.failures.append(error)
-            self._run.leased_until = now + LEASE
 
     def _report_age(self) -> None:
         oldest, now = self._run.oldest_pending, self._s.clock.now()
