@@ -64,6 +64,9 @@ TIMETABLE: Final[Mapping[str, int]] = {
     "repeated events": 17,
 }
 
+#: Columns of what is printed into a file or a pipe.
+WIDTH: Final = 110
+
 _COLUMNS: Final = (
     TextColumn("{task.description}"),
     BarColumn(),
@@ -146,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=Path("build/demo"))
     options = parser.parse_args(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:
         with tempfile.TemporaryDirectory(prefix="awsmp-demo-") as directory:
             return _demo(console, options.output, Path(directory), keep=os.environ.get("KEEP") == "1")

@@ -8,6 +8,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,6 +17,9 @@ from rich.table import Table
 from sandbox.simulation.play import START, Played, play
 from sandbox.simulation.reconciliation import number, summary
 
+#: Columns of what is printed into a file or a pipe.
+WIDTH: Final = 110
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the simulation; 0 when every group balances and every trouble ended as it has to, else 1."""
@@ -23,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, default=Path("build/simulate/report.json"))
     parser.add_argument("--json", action="store_true", help="print the report instead of tables")
     options = parser.parse_args(arguments)
-    console = Console(stderr=options.json)
+    console = Console(stderr=options.json, width=None if sys.stdout.isatty() else WIDTH)
     began = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
@@ -50,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _show(console: Console, played: Played, seconds: float, path: Path) -> None:
     table = Table(title="Reconciliation: written = billed + pending + surfaced")
-    table.add_column("dimension")
+    table.add_column("dimension", no_wrap=True)
     for heading in ("written", "billed", "pending", "surfaced", "difference"):
         table.add_column(heading, justify="right")
     for dimension, line in sorted(summary(played.accounts).items()):

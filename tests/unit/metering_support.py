@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from awsmp.domain.allocations import Allocation
-from awsmp.domain.folding import Fold, fold_group
+from awsmp.domain.folding import Fold, Rejection, fold_group
 from awsmp.domain.hours import BillingWindow, format_second
 from awsmp.domain.identifiers import Group, row_sort_key
 from awsmp.domain.ledger import LedgerRecord, advance, apply_fold, begin_attempt
@@ -105,18 +105,18 @@ def fold_of(
     rows: int = 1,
     customer_identifier: str | None = None,
 ) -> Fold:
-    """A fold whose valid rows add up to ``quantity`` and whose bad ones to ``rejected``."""
+    """A fold whose valid rows add up to ``quantity`` and the refused ones (one, or all) to ``rejected``."""
     billable, refused = Decimal(quantity), Decimal(rejected)
-    bad = rows if whole else 0 if reason is None else 1
+    bad = rows if whole else 1
+    digest = digest or f"{quantity}/{rejected}/{reason}/{allocations}/{rows}/{customer_identifier}"
+    refused_digest = digest if whole else f"{bad} of {rejected}"
     return Fold(
         total=billable + refused,
         billable=billable,
         allocations=tuple(allocations),
-        row_count=rows + (0 if whole else bad),
-        rejected_rows=bad,
-        reason=reason,
-        whole=whole,
-        digest=digest or f"{quantity}/{rejected}/{reason}/{allocations}/{rows}/{customer_identifier}",
+        row_count=rows + (0 if whole or reason is None else bad),
+        rejections=() if reason is None else (Rejection(reason, bad, refused, refused_digest),),
+        digest=digest,
         pending=(),
         customer_identifier=customer_identifier,
     )

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from awsmp.domain.allocations import (
@@ -147,6 +147,7 @@ def test_allocations_that_a_ledger_item_cannot_hold_are_refused() -> None:
     assert characters < MAX_ALLOCATION_BYTES < 400 * 1024
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(
@@ -166,6 +167,17 @@ def test_the_stored_form_reads_back(parts: list[tuple[tuple[tuple[str, str], ...
 def test_nothing_stored_is_no_allocation() -> None:
     assert from_api_shape(None) == ()
     assert to_api_shape(()) == []
+    assert from_api_shape([]) == ()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["", "text", b"bytes", 0, False, Decimal(10), {}, {"AllocatedUsageQuantity": Decimal(10)}, {1}],
+    ids=repr,
+)
+def test_what_is_stored_as_no_list_is_an_error_and_not_the_absence_of_allocations(stored: object) -> None:
+    with pytest.raises(TypeError, match="list"):
+        from_api_shape(stored)
 
 
 def test_the_untagged_bucket_is_stored_without_tags() -> None:

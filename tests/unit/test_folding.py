@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from itertools import islice
+from fractions import Fraction
+from itertools import islice, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 
 from awsmp.domain import folding
 from awsmp.domain.allocations import MAX_ALLOCATIONS
-from awsmp.domain.folding import FoldedRow, fold_group
+from awsmp.domain.folding import Fold, FoldedRow, Rejection, fold_group
 from awsmp.domain.identifiers import Group
-from awsmp.domain.quantities import QuantityType
+from awsmp.domain.quantities import COUNTED_DECIMALS, COUNTED_LIMIT, QuantityType
 from awsmp.domain.reasons import ValidationReason as Reason
-from awsmp.domain.rows import UsageRow
+from awsmp.domain.rows import UsageRow, check_row
 from tests.unit.metering_support import (
     GROUP,
     LEGACY_GROUP,
@@ -36,6 +37,11 @@ INTEGER, DECIMAL = QuantityType.INTEGER, QuantityType.DECIMAL
 ENV = ("env", "prod")
 
 
+def refusals(fold: Fold) -> list[tuple[str, int, Decimal]]:
+    """Reason, rows and sum of what a fold refuses."""
+    return [(each.reason, each.rows, each.quantity) for each in fold.rejections]
+
+
 def test_nothing_folds_to_nothing() -> None:
     fold = fold_rows()
     assert values(fold.total, fold.billable, fold.row_count, fold.reason, fold.pending) == (0, 0, 0, None, ())
@@ -46,8 +52,7 @@ def test_all_rows_are_folded_pending_or_not_and_the_pending_ones_are_named() -> 
     fold = fold_rows(done, marked)
     assert values(fold.total, fold.billable, fold.rejected, fold.row_count) == (7, 7, 0, 2)
     assert fold.pending == (FoldedRow(marked.sort_key, marked.digest()),)
-    assert fold.reason is None
-    assert not fold.whole
+    assert (fold.reason, fold.rejections) == (None, ())
 
 
 def test_rows_of_others_under_the_same_prefix_are_passed_over() -> None:
@@ -55,25 +60,73 @@ def test_rows_of_others_under_the_same_prefix_are_passed_over() -> None:
     assert values(fold.total, fold.row_count) == (3, 1)
 
 
-def test_a_bad_row_blocks_the_group_by_name_and_leaves_a_valid_part() -> None:
-    fold = fold_rows(row(0, 10), row(1, -3), row(2, "x"), row(3, Decimal("0.5")))
-    assert fold.total == Decimal("7.5")
+def test_bad_rows_block_the_group_by_name_and_leave_a_valid_part() -> None:
+    fold = fold_rows(row(0, 10), row(1, -3), row(2, "x"), row(3, Decimal("0.5")), row(4, -4))
+    assert fold.total == Decimal("3.5")
     assert fold.billable == 10
-    assert fold.rejected == Decimal("-2.5")
-    assert (fold.row_count, fold.rejected_rows) == (4, 3)
+    assert fold.rejected == Decimal("-6.5")
+    assert (fold.row_count, fold.rejected_rows) == (5, 4)
     assert fold.reason is Reason.NEGATIVE_QUANTITY, "the first bad row's"
-    assert not fold.whole
+    assert refusals(fold) == [
+        (Reason.NEGATIVE_QUANTITY, 2, Decimal(-7)),
+        (Reason.NON_NUMERIC_QUANTITY, 1, Decimal(0)),
+        (Reason.NON_INTEGER_QUANTITY, 1, Decimal("0.5")),
+    ]
     assert [pending.reason for pending in fold.pending] == [
         None,
         Reason.NEGATIVE_QUANTITY,
         Reason.NON_NUMERIC_QUANTITY,
         Reason.NON_INTEGER_QUANTITY,
+        Reason.NEGATIVE_QUANTITY,
     ]
 
 
 def test_a_group_of_bad_rows_only_has_no_valid_part() -> None:
     fold = fold_rows(row(0, -3))
     assert values(fold.total, fold.billable, fold.row_count, fold.rejected_rows) == (-3, 0, 1, 1)
+
+
+# --- the digest of what is refused ------------------------------------------------------------------
+
+
+def digests(*rows: UsageRow) -> dict[str, str]:
+    return {each.reason: each.digest for each in fold_rows(*rows).rejections}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[row(0, 8)], [row(0, 7), row(9, 5)], [], [row(0, 7), row(9, "x")]],
+    ids=["another valid row", "one more valid row", "no valid row", "a row refused for another reason"],
+)
+def test_the_digest_of_refused_rows_depends_on_no_other_row(others: list[UsageRow]) -> None:
+    refused = [row(1, -3), row(2, -4)]
+    expected = digests(row(0, 7), *refused)[Reason.NEGATIVE_QUANTITY]
+    assert expected
+    assert digests(*others, *refused)[Reason.NEGATIVE_QUANTITY] == expected
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        [row(1, -4), row(2, -3)],
+        [row(1, -3), row(3, -4)],
+        [row(1, -3), row(2, -4, customerIdentifier="c-1")],
+        [row(2, -7), row(3, Decimal("-0"))],
+        [row(1, -3)],
+        [row(1, -3), row(2, -4), row(3, -1)],
+    ],
+    ids=["quantities swapped", "another second", "another customer", "another split", "one less", "one more"],
+)
+def test_the_digest_changes_with_the_rows_that_are_refused(refused: list[UsageRow]) -> None:
+    before = digests(row(1, -3), row(2, -4))[Reason.NEGATIVE_QUANTITY]
+    assert digests(*refused)[Reason.NEGATIVE_QUANTITY] != before
+
+
+def test_the_same_number_of_refused_rows_of_the_same_sum_has_a_digest_of_its_own() -> None:
+    """A row that is no number adds nothing, so count and sum can not tell one from another."""
+    first, second = fold_rows(row(0, "x"), row(1, 3)), fold_rows(row(0, 3), row(1, "x"))
+    assert refusals(first) == refusals(second)
+    assert first.rejections != second.rejections
 
 
 # --- group-level reasons: every one named ----------------------------------------------------------
@@ -106,10 +159,10 @@ def wide(number: int) -> dict[str, object]:
 )
 def test_a_group_level_refusal_has_no_valid_part(rows: list[UsageRow], reason: str) -> None:
     fold = fold_rows(*rows)
-    assert fold.reason == Reason(reason)
-    assert fold.whole
+    total = sum((each.quantity for each in rows), Decimal(0))
+    assert fold.rejections == (Rejection(Reason(reason), len(rows), total, fold.digest),)
     assert values(fold.billable, fold.allocations) == (0, ())
-    assert fold.total == fold.rejected == sum(each.quantity for each in rows)
+    assert fold.total == fold.rejected == total
     assert fold.rejected_rows == fold.row_count == len(rows)
 
 
@@ -123,17 +176,20 @@ def test_a_group_level_refusal_has_no_valid_part(rows: list[UsageRow], reason: s
 )
 def test_a_group_whose_identifiers_the_api_refuses_is_refused_whole(group: Group, reason: Reason) -> None:
     fold = fold_rows(row(0, 4, group=group), group=group)
-    assert values(fold.reason, fold.whole, fold.total, fold.billable) == (reason, True, 4, 0)
+    assert fold.rejections == (Rejection(reason, 1, Decimal(4), fold.digest),)
+    assert values(fold.total, fold.billable) == (4, 0)
 
 
-def test_a_group_level_reason_stands_before_a_rows() -> None:
+def test_a_group_level_reason_takes_the_place_of_every_rows() -> None:
     fold = fold_rows(row(0, -1), row(1, 2, allocations=[tagged(2, ENV)]), row(2, 3))
-    assert (fold.reason, fold.whole) == (Reason.MIXED_ALLOCATED_AND_UNALLOCATED, True)
+    assert refusals(fold) == [(Reason.MIXED_ALLOCATED_AND_UNALLOCATED, 3, Decimal(4))]
+    assert [each.reason for each in fold.pending] == [Reason.NEGATIVE_QUANTITY, None, None]
 
 
 def test_a_bad_row_does_not_count_for_mixing() -> None:
     fold = fold_rows(row(0, 2, allocations=[tagged(2, ENV)]), row(1, -3))
-    assert values(fold.reason, fold.whole, fold.billable) == (Reason.NEGATIVE_QUANTITY, False, 2)
+    assert refusals(fold) == [(Reason.NEGATIVE_QUANTITY, 1, Decimal(-3))]
+    assert fold.billable == 2
 
 
 def test_a_zero_row_without_allocations_mixes_with_allocated_ones() -> None:
@@ -190,12 +246,20 @@ def test_a_legacy_group_names_one_customer_identifier(
 def test_a_legacy_group_with_two_customers_is_refused_whole() -> None:
     rows = [row(n, 1, group=LEGACY_GROUP, customerIdentifier=f"c-{n}") for n in range(2)]
     fold = fold_rows(*rows, group=LEGACY_GROUP, legacy=True)
-    assert (fold.reason, fold.whole) == (Reason.INVALID_LICENSE_ARN, True)
+    assert fold.rejections == (Rejection(Reason.INVALID_LICENSE_ARN, 2, Decimal(2), fold.digest),)
+
+
+@pytest.mark.parametrize("identifiers", list(permutations(["c-1", "c-2", "c-10"])), ids=" ".join)
+def test_of_several_customer_identifiers_the_first_by_text_is_kept_whatever_row_has_it(
+    identifiers: tuple[str, ...],
+) -> None:
+    rows = [row(n, 1, customerIdentifier=each) for n, each in enumerate(identifiers)]
+    assert fold_rows(*rows).customer_identifier == "c-1"
 
 
 def test_a_legacy_group_of_bad_rows_keeps_their_reason() -> None:
     fold = fold_rows(row(0, -1, group=LEGACY_GROUP), group=LEGACY_GROUP, legacy=True)
-    assert (fold.reason, fold.whole) == (Reason.NEGATIVE_QUANTITY, False)
+    assert refusals(fold) == [(Reason.NEGATIVE_QUANTITY, 1, Decimal(-1))]
 
 
 def test_an_arn_needs_no_customer_identifier_on_a_legacy_product() -> None:
@@ -216,14 +280,38 @@ def test_the_rows_named_for_cleanup_are_bounded_and_the_totals_are_not(
     assert values(fold.row_count, fold.total) == (9, 18)
 
 
-@pytest.mark.xfail(
-    reason="folding.py _add: sums are rounded to the 28 digits of the default decimal context, while a"
-    " stored number may have 38; what was written is not kept exactly (P1)"
+@pytest.mark.parametrize(
+    ("kind", "quantity", "reason"),
+    [
+        (INTEGER, "12345678901234567890123456789012345678", Reason.QUANTITY_OUT_OF_RANGE),
+        (INTEGER, "1E+30", Reason.QUANTITY_OUT_OF_RANGE),
+        (INTEGER, "1E+15", Reason.QUANTITY_OUT_OF_RANGE),
+        (INTEGER, "-1E+15", Reason.NEGATIVE_QUANTITY),
+        (INTEGER, "1.000000001", Reason.NON_INTEGER_QUANTITY),
+        (DECIMAL, "1E+15", Reason.QUANTITY_OUT_OF_RANGE),
+        (DECIMAL, "1.000000001", Reason.QUANTITY_OUT_OF_RANGE),
+    ],
 )
-@pytest.mark.parametrize("quantity", ["12345678901234567890123456789012345678", "1E+30"])
-def test_totals_of_numbers_with_up_to_38_digits_are_exact(quantity: str) -> None:
-    fold = fold_rows(row(0, Decimal(quantity)), row(1, Decimal(1)))
-    assert int(fold.total) == int(Decimal(quantity)) + 1
+def test_a_number_that_sums_could_not_keep_is_refused_and_counts_nothing(
+    kind: QuantityType, quantity: str, reason: Reason
+) -> None:
+    fold = fold_rows(row(0, Decimal(quantity)), row(1, Decimal(1)), kind=kind)
+    assert refusals(fold) == [(reason, 1, Decimal(0))]
+    assert values(fold.total, fold.billable) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", QuantityType)
+def test_the_totals_of_a_full_hour_of_the_longest_counted_numbers_are_exact(kind: QuantityType) -> None:
+    grain = Decimal(1).scaleb(-COUNTED_DECIMALS)
+    longest, others = COUNTED_LIMIT - grain, [Decimal("9999999.999999"), -grain, Decimal("-0.00000003")]
+    rows = [row(offset, longest if offset % 2 else others[offset % 3]) for offset in range(3600)]
+    fold = fold_rows(*rows, kind=kind)
+    exact = sum(Fraction(each.quantity) for each in rows)
+    assert fold.total.adjusted() == 18, "the sum needs more digits than any row"
+    assert Fraction(fold.total) == exact
+    assert Fraction(fold.billable) + Fraction(fold.rejected) == exact
+    assert sum(Fraction(each.quantity) for each in fold.rejections) == Fraction(fold.rejected)
+    assert (fold.billable > 0) is (kind is DECIMAL)
 
 
 # --- what a fold does not depend on ----------------------------------------------------------------
@@ -231,7 +319,9 @@ def test_totals_of_numbers_with_up_to_38_digits_are_exact(quantity: str) -> None
 quantities = (
     st.integers(-5, 20).map(Decimal)
     | st.decimals(min_value=-3, max_value=9, places=2)
-    | st.sampled_from([None, "x", Decimal(2**31)])
+    | st.sampled_from(
+        [None, "x", Decimal(2**31), Decimal("1E+15"), COUNTED_LIMIT - 1, Decimal("0.123456789")]
+    )
 )
 stored_rows = st.dictionaries(
     st.integers(0, 3599),
@@ -248,7 +338,7 @@ stored_rows = st.dictionaries(
 kinds = st.sampled_from(QuantityType)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(stored_rows, kinds, st.randoms(use_true_random=False))
 def test_a_fold_does_not_depend_on_the_order_in_which_rows_arrived(
     rows: list[UsageRow], kind: QuantityType, shuffler: random.Random
@@ -258,7 +348,7 @@ def test_a_fold_does_not_depend_on_the_order_in_which_rows_arrived(
     assert fold_rows(*arrived, kind=kind) == fold_rows(*rows, kind=kind)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(stored_rows, st.integers(1, 5))
 def test_a_fold_does_not_depend_on_paging(rows: list[UsageRow], size: int) -> None:
     def paged() -> Iterator[UsageRow]:
@@ -269,13 +359,19 @@ def test_a_fold_does_not_depend_on_paging(rows: list[UsageRow], size: int) -> No
     assert fold_group(GROUP, paged(), kind=INTEGER, now=OPEN) == fold_rows(*rows)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(stored_rows, kinds)
 def test_a_fold_conserves_what_was_written(rows: list[UsageRow], kind: QuantityType) -> None:
     fold = fold_rows(*rows, kind=kind)
     assert fold.total == sum((each.quantity for each in rows), Decimal(0)) == fold.billable + fold.rejected
     assert fold.row_count == len(rows)
     assert (fold.reason is None) is (fold.rejected_rows == 0)
+    assert sum((each.quantity for each in fold.rejections), Decimal(0)) == fold.rejected
+    assert len({each.reason for each in fold.rejections}) == len(fold.rejections)
+    assert all(each.rows > 0 for each in fold.rejections)
+    assert (fold.rejected_rows == fold.row_count) or fold.billable == sum(
+        (each.quantity for each in rows if check_row(each, GROUP, kind, OPEN).reason is None), Decimal(0)
+    )
     if fold.allocations:
         assert sum(each.quantity for each in fold.allocations) == fold.billable
         assert len({each.tags for each in fold.allocations}) == len(fold.allocations) <= MAX_ALLOCATIONS
@@ -283,7 +379,7 @@ def test_a_fold_conserves_what_was_written(rows: list[UsageRow], kind: QuantityT
         assert fold.rejected == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(stored_rows, kinds)
 def test_cleanup_and_stamps_do_not_change_a_fold(rows: list[UsageRow], kind: QuantityType) -> None:
     cleaned = [
@@ -297,7 +393,7 @@ def test_cleanup_and_stamps_do_not_change_a_fold(rows: list[UsageRow], kind: Qua
     assert after == replace(before, pending=())
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(stored_rows.filter(bool), st.data())
 def test_the_digest_changes_when_a_row_is_added_removed_or_rewritten(
     rows: list[UsageRow], data: st.DataObject

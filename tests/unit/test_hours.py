@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from awsmp.domain.hours import (
@@ -195,6 +195,7 @@ def test_a_record_is_taken_below_its_age_and_before_its_months_wall(
     assert DEFAULT.is_billable(hour, now) is billable
 
 
+@settings(max_examples=40)
 @given(hours, instants)
 def test_is_billable_is_the_documented_rule(hour: datetime, now: datetime) -> None:
     same_month = (hour.year, hour.month) == (now.year, now.month)
@@ -203,6 +204,7 @@ def test_is_billable_is_the_documented_rule(hour: datetime, now: datetime) -> No
     assert DEFAULT.is_billable(hour, now) is expected
 
 
+@settings(max_examples=40)
 @given(hours, st.integers(0, 47 * 3600))
 def test_is_billable_is_the_documented_rule_near_the_hour(hour: datetime, seconds: int) -> None:
     now = hour + timedelta(seconds=seconds)
@@ -252,6 +254,7 @@ def test_meter_mode_takes_complete_unlocked_billable_hours(
     assert BillingWindow(24, lock).meters(hour, now) is metered
 
 
+@settings(max_examples=40)
 @given(windows, hours, st.integers(0, 30 * 3600))
 def test_meter_mode_never_takes_an_unfinished_or_unbillable_hour(
     window: BillingWindow, hour: datetime, seconds: int
@@ -262,6 +265,7 @@ def test_meter_mode_never_takes_an_unfinished_or_unbillable_hour(
         assert is_previous_month(hour, now) or now >= hour + window.lock_hours * HOUR
 
 
+@settings(max_examples=40)
 @given(windows, hours)
 def test_every_hour_is_metered_in_its_last_processed_hour(window: BillingWindow, hour: datetime) -> None:
     last = window.last_processed_from(hour)
@@ -270,6 +274,7 @@ def test_every_hour_is_metered_in_its_last_processed_hour(window: BillingWindow,
     assert not window.meters(hour, last + HOUR)
 
 
+@settings(max_examples=40)
 @given(windows, hours, st.integers(0, 30 * 60))
 def test_once_metered_an_hour_stays_metered_until_its_deadline(
     window: BillingWindow, hour: datetime, minutes: int
@@ -314,6 +319,7 @@ def test_raw_rows_age_out_with_the_window_and_previous_months_at_the_wall(
     assert BillingWindow(window, 1).ages_out(hour, now) is aged_out
 
 
+@settings(max_examples=40)
 @given(windows, hours, st.integers(0, 60 * 3600))
 def test_no_row_ages_out_while_its_hour_may_still_be_billed(
     window: BillingWindow, hour: datetime, seconds: int
@@ -322,6 +328,7 @@ def test_no_row_ages_out_while_its_hour_may_still_be_billed(
     assert not (window.ages_out(hour, now) and window.is_billable(hour, now))
 
 
+@settings(max_examples=40)
 @given(windows, hours)
 def test_age_out_follows_the_deadline_at_once_or_at_the_wall(window: BillingWindow, hour: datetime) -> None:
     raw, deadline = window.raw_deadline(hour), window.deadline(hour)
@@ -357,6 +364,7 @@ def test_the_last_processed_hour_is_the_least_of_window_wall_and_licence_expiry(
 # --- the hours that a run looks at -----------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(windows, instants)
 def test_submittable_hours_are_the_complete_billable_ones_oldest_first(
     window: BillingWindow, now: datetime
@@ -388,6 +396,7 @@ def test_nothing_is_submittable_when_the_whole_window_lies_behind_the_wall() -> 
     assert BillingWindow(2, 1).submittable_hours(utc(2026, 12, 1, 1, 0)) == [utc(2026, 12, 1, 0)]
 
 
+@settings(max_examples=40)
 @given(windows, hours, st.integers(0, 7 * 24 * 60 - 1))
 def test_whatever_is_past_its_deadline_is_looked_for_during_seven_days(
     window: BillingWindow, hour: datetime, minutes: int
@@ -398,6 +407,35 @@ def test_whatever_is_past_its_deadline_is_looked_for_during_seven_days(
     assert hour in window.lookback(hour + window.billable_hours * HOUR + timedelta(minutes=minutes))
 
 
+@pytest.mark.parametrize(
+    ("window", "hour", "last"),
+    [
+        (DEFAULT, utc(2026, 11, 10, 8), utc(2026, 11, 18, 8, 59, 59)),
+        (DEFAULT, utc(2026, 11, 30, 23), utc(2026, 12, 8, 23, 59, 59)),
+        (BillingWindow(2, 1), utc(2026, 11, 10, 8), utc(2026, 11, 17, 10, 59, 59)),
+    ],
+)
+def test_an_hour_is_forgotten_when_it_leaves_the_lookback(
+    window: BillingWindow, hour: datetime, last: datetime
+) -> None:
+    assert hour in window.lookback(last)
+    assert not window.is_forgotten(hour, last)
+    after = last + timedelta(seconds=1)
+    assert hour not in window.lookback(after)
+    assert window.is_forgotten(hour, after)
+
+
+@settings(max_examples=60)
+@given(windows, hours, st.integers(-60, 9 * 24 * 60))
+def test_a_complete_hour_is_forgotten_or_looked_back_at_never_both(
+    window: BillingWindow, hour: datetime, minutes: int
+) -> None:
+    now = hour + timedelta(minutes=minutes)
+    looked_at = hour in window.lookback(now)
+    assert window.is_forgotten(hour, now) is (not looked_at and hour + HOUR <= now)
+
+
+@settings(max_examples=40)
 @given(windows, instants)
 def test_the_lookback_is_whole_hours_newest_first_without_the_running_one(
     window: BillingWindow, now: datetime
@@ -408,6 +446,7 @@ def test_the_lookback_is_whole_hours_newest_first_without_the_running_one(
     assert all(newer - older == HOUR for newer, older in pairwise(back))
 
 
+@settings(max_examples=40)
 @given(hours, windows)
 def test_seven_shards_share_the_lookback_and_every_hour_has_one_owner(
     hour: datetime, window: BillingWindow

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from awsmp.domain.folding import Fold
+from awsmp.domain.batching import request_problem
+from awsmp.domain.folding import Fold, Rejection
 from awsmp.domain.hours import BillingWindow
 from awsmp.domain.identifiers import Group
 from awsmp.domain.ledger import (
@@ -28,7 +29,7 @@ from awsmp.domain.ledger import (
     begin_attempt,
     close_rejected,
     expire,
-    newly_rejected_rows,
+    newly_rejected,
     readiness,
     refuse,
     surfacings,
@@ -57,15 +58,18 @@ from tests.unit.metering_support import (
     pending,
     row,
     sent,
+    tagged,
     utc,
     values,
     whole_fold,
 )
 
 NEGATIVE = ValidationReason.NEGATIVE_QUANTITY
+TEXT = ValidationReason.NON_NUMERIC_QUANTITY
 MIXED = ValidationReason.MIXED_ALLOCATED_AND_UNALLOCATED
 LATE = SurfacedReason.LATE_AFTER_SUBMISSION
 FINAL = SurfacedReason.AFTER_FINAL_FLUSH
+SECOND = timedelta(seconds=1)
 
 
 # --- the first fold --------------------------------------------------------------------------------
@@ -78,6 +82,14 @@ def test_the_first_fold_creates_a_pending_record() -> None:
     assert record.allocations == (allocation(10, ("k", "v")),)
     assert record.timestamp == HOUR_START
     assert not record.blocked
+
+
+def test_an_hour_that_has_not_begun_is_not_folded() -> None:
+    with pytest.raises(ValueError, match="not begun"):
+        folded(None, fold_of(10), now=HOUR_START - SECOND)
+    with pytest.raises(ValueError, match="not begun"):
+        folded(pending(), fold_of(11), now=HOUR_START - SECOND)
+    assert folded(None, fold_of(10), now=HOUR_START).pending
 
 
 def test_a_group_with_bad_rows_is_created_blocked_with_its_valid_part_pending() -> None:
@@ -129,6 +141,40 @@ def test_the_same_fold_again_changes_nothing_at_all() -> None:
     record = pending()
     assert folded(record, fold_of(10)) is record
     assert folded(sent(), fold_of(10)) == sent()
+
+
+@pytest.mark.parametrize("record", [pending(), sent(), apply_outcome(sent(), "a-1", Billed("r-1"))])
+def test_the_same_fold_at_the_final_flush_sets_the_flag_and_nothing_else(record: LedgerRecord) -> None:
+    flushed = folded(record, fold_of(10), final_flush=True)
+    assert flushed == replace(record, final_flush=True)
+    assert folded(flushed, fold_of(10), final_flush=True) is flushed
+    assert folded(flushed, fold_of(10)) is flushed
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        (),
+        (Rejection(NEGATIVE, 1, Decimal(-3), "other rows"),),
+        (Rejection(NEGATIVE, 2, Decimal(-3), "1 of -3"),),
+    ],
+    ids=["nothing", "another row", "more rows"],
+)
+@pytest.mark.parametrize("record", [pending(blocked_fold(7, -3)), sent(blocked_fold(7, -3))])
+def test_a_fold_that_refuses_other_rows_is_another_fold_even_with_the_same_digest(
+    record: LedgerRecord, refused: tuple[Rejection, ...]
+) -> None:
+    before = blocked_fold(7, -3)
+    assert folded(record, before) is record
+    assert folded(record, replace(before, rejections=refused)).rejections == refused
+
+
+@pytest.mark.parametrize("identifier", [None, "c-2"])
+def test_a_pending_record_names_the_customer_that_its_last_fold_names(identifier: str | None) -> None:
+    """An identifier that no row holds any more is not sent."""
+    record = pending(fold_of(10, customer_identifier="c-1"), group=LEGACY_GROUP)
+    newer = folded(record, fold_of(11, customer_identifier=identifier), group=LEGACY_GROUP)
+    assert newer.customer_identifier == identifier
 
 
 @pytest.mark.parametrize("quantity", [0, 9, 11])
@@ -244,9 +290,9 @@ def test_allocations_that_changed_while_frozen_require_another_fold() -> None:
     frozen = sent(fold_of(10, allocations=[allocation(10, ("k", "v"))]))
     newer = fold_of(10, allocations=[allocation(10, ("k", "w"))])
     late = folded(frozen, newer)
-    assert (late.allocations_stale, late.allocations) == (True, frozen.allocations)
+    assert (late.content_stale, late.allocations) == (True, frozen.allocations)
     released = after(Released(), late)
-    assert (released.refold_required, released.allocations_stale) == (True, False)
+    assert (released.refold_required, released.content_stale) == (True, False)
     assert ready(released) is Readiness.REFOLD
     refolded = folded(released, newer)
     assert (refolded.refold_required, refolded.allocations) == (False, newer.allocations)
@@ -256,19 +302,17 @@ def test_allocations_that_changed_while_frozen_require_another_fold() -> None:
 def test_allocations_that_came_back_to_what_is_frozen_require_no_fold() -> None:
     first = fold_of(10, allocations=[allocation(10, ("k", "v"))])
     other = fold_of(10, allocations=[allocation(10, ("k", "w"))])
-    assert not folded(folded(sent(first), other), first).allocations_stale
+    assert not folded(folded(sent(first), other), first).content_stale
 
 
-@pytest.mark.xfail(
-    reason="ledger.py apply_fold (frozen branch): customer_identifier of a fold that comes while the bytes"
-    " are frozen is dropped and the digest taken, so the released record is sent for the wrong customer"
-)
 def test_a_customer_identifier_that_changed_while_frozen_is_the_one_that_is_sent_after_release() -> None:
     first, corrected = fold_of(10, customer_identifier="c-wrong"), fold_of(10, customer_identifier="c-right")
     frozen = begin_attempt(pending(first, group=LEGACY_GROUP), "a-1", now=OPEN)
     released = after(Released(), folded(frozen, corrected, group=LEGACY_GROUP))
+    assert ready(released) is Readiness.REFOLD, "the newer fold's customer is not in the record"
     again = folded(released, corrected, group=LEGACY_GROUP)
-    assert again.customer_identifier == "c-right"
+    assert (again.customer_identifier, again.refold_required) == ("c-right", False)
+    assert ready(again) is Readiness.SEND
 
 
 # --- folds of a terminal record --------------------------------------------------------------------
@@ -278,29 +322,33 @@ TERMINAL: dict[str, LedgerRecord] = {
     "DryRunSubmitted": after(DryRun(counted=True)),
     "DuplicateRecord": after(Duplicate()),
     "CustomerNotSubscribed": after(NotSubscribed()),
+    "CustomerNotSubscribed, sent before": after(NotSubscribed(), after(Unknown())),
     "OutcomeUnknown": expire(after(Unknown()), now=CLOSED, window=WINDOW),
     "SubmissionExpired": expire(pending(), now=CLOSED, window=WINDOW),
     "AggregationExpired": folded(None, fold_of(10), now=CLOSED),
 }
 
-LUMPED = pytest.mark.xfail(
-    reason="ledger.py _rest_reason: of a terminal record other than Success the late difference is reported"
-    " under the terminal status' own reason; design 6 names LateAfterSubmission for the difference"
-)
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in {"Success", "DryRunSubmitted"} else pytest.param(name, marks=LUMPED)
-        for name in TERMINAL
-    ],
-)
-def test_a_late_fold_of_a_terminal_record_is_surfaced_as_late(name: str) -> None:
+@pytest.mark.parametrize("name", TERMINAL)
+@pytest.mark.parametrize("quantity", [13, 6, 0])
+def test_a_late_fold_of_a_terminal_record_is_surfaced_as_late_beside_the_status_own_reason(
+    name: str, quantity: int
+) -> None:
     record = TERMINAL[name]
-    late = folded(record, fold_of(13), now=CLOSED)
     earlier = record.surfaced_by_reason()
-    assert late.surfaced_by_reason() == {**earlier, LATE: 3}
+    difference = quantity - 10
+    late = folded(record, fold_of(quantity), now=CLOSED)
+    assert late.surfaced_by_reason() == {**earlier, LATE: difference}
+    flushed = folded(record, fold_of(quantity), now=CLOSED, final_flush=True)
+    assert flushed.surfaced_by_reason() == {**earlier, FINAL: difference}
+    assert surfacings(record, late) == [Surfacing(LATE, Decimal(difference), Decimal(difference))]
+
+
+@pytest.mark.parametrize("name", TERMINAL)
+def test_bad_rows_that_come_after_the_end_keep_their_own_name(name: str) -> None:
+    record = TERMINAL[name]
+    late = folded(record, blocked_fold(12, -3), now=CLOSED)
+    assert late.surfaced_by_reason() == {**record.surfaced_by_reason(), NEGATIVE: -3, LATE: 2}
 
 
 @pytest.mark.parametrize("name", TERMINAL)
@@ -360,6 +408,12 @@ def test_the_same_fold_does_not_reopen_a_refused_record() -> None:
     assert folded(record, fold_of(10)) is record
 
 
+@pytest.mark.parametrize("name", ["by the Marketplace", "before it was sent"])
+def test_the_same_fold_at_the_final_flush_does_not_reopen_a_refused_record(name: str) -> None:
+    record = REFUSED[name]
+    assert folded(record, fold_of(10), final_flush=True) == replace(record, final_flush=True)
+
+
 def test_a_refused_record_of_unknown_outcome_never_reopens() -> None:
     """Unreachable through the transitions; the guard holds for an item that was edited by hand."""
     record = REFUSED["by the Marketplace"]
@@ -368,16 +422,55 @@ def test_a_refused_record_of_unknown_outcome_never_reopens() -> None:
     assert not folded(doubtful, fold_of(13)).pending
 
 
-@pytest.mark.xfail(
-    reason="ledger.py apply_outcome(Refused)/_same_fold: a fold that came while the refused bytes were under"
-    " way has left its digest, so the corrected rows count as already judged and are never sent (design 6:"
-    " 'now another fold inside the window: pending again'; P2: 'a definitive refusal reopens it')"
+BAD_TAG = fold_of(10, allocations=[allocation(10, ("k", "bad"))])
+
+
+@pytest.mark.parametrize(
+    ("newer", "status", "quantity", "next_step"),
+    [
+        (fold_of(10, allocations=[allocation(10, ("k", "good"))]), None, 10, Readiness.REFOLD),
+        (fold_of(13, allocations=[allocation(13, ("k", "bad"))]), None, 13, Readiness.REFOLD),
+        (fold_of(10), None, 10, Readiness.REFOLD),
+        (whole_fold(10), Status.REJECTED_CLIENT_SIDE, 0, Readiness.REFOLD),
+    ],
+    ids=["corrected tag", "more of the bad tag", "no tag", "refused whole"],
 )
-def test_a_correction_that_was_folded_while_the_refused_bytes_were_under_way_is_sent() -> None:
-    bad_tag = fold_of(10, allocations=[allocation(10, ("k", "bad"))])
-    corrected = fold_of(10, allocations=[allocation(10, ("k", "good"))])
-    refused = after(Refused("InvalidTagException"), folded(sent(bad_tag), corrected))
-    assert folded(refused, corrected).pending
+def test_a_refusal_of_what_was_superseded_meanwhile_reopens_the_record(
+    newer: Fold, status: Status | None, quantity: int, next_step: Readiness
+) -> None:
+    record = after(Refused("InvalidTagException"), folded(sent(BAD_TAG), newer))
+    assert (record.pending, record.status, record.attempt) == (True, status, None)
+    assert record.quantity == quantity
+    assert ready(record) is next_step
+    assert conserves(record)
+    refolded = folded(record, newer)
+    assert (refolded.allocations, refolded.refold_required) == (newer.allocations, False)
+    assert refolded.quantity == newer.billable
+
+
+def test_late_quantity_of_a_refused_record_gets_its_own_try_and_is_closed_by_its_own_refusal() -> None:
+    released = after(Refused("InvalidCustomerException"), folded(sent(), fold_of(13)))
+    assert ready(released) is Readiness.SEND
+    again = begin_attempt(released, "a-2", now=OPEN)
+    closed = apply_outcome(again, "a-2", Refused("InvalidCustomerException"))
+    assert not closed.pending
+    assert values(closed.surfaced_by_reason()) == ({"InvalidCustomerException": 13},)
+
+
+@pytest.mark.parametrize(
+    "same_bytes", [blocked_fold(10, -3), fold_of(10, rows=2)], ids=["a bad row", "a row of zero units"]
+)
+def test_a_refusal_stands_when_the_newer_fold_would_send_the_same_bytes(same_bytes: Fold) -> None:
+    record = after(Refused("InvalidCustomerException"), folded(sent(), same_bytes))
+    assert (record.pending, record.status) == (False, Status.REJECTED_CLIENT_SIDE)
+    assert conserves(record)
+
+
+def test_a_refusal_of_superseded_bytes_that_may_have_been_honoured_reopens_nothing() -> None:
+    frozen = begin_attempt(after(Unknown()), "a-2", now=OPEN + SENDER_TIMEOUT)
+    record = after(Refused("InvalidTagException"), folded(frozen, fold_of(13)))
+    assert record.attempt is not None
+    assert values(record.pending, record.attempt.unknown, record.quantity) == (True, True, 10)
 
 
 # --- readiness -------------------------------------------------------------------------------------
@@ -391,9 +484,6 @@ def ready(
     window: BillingWindow = WINDOW,
 ) -> Readiness:
     return readiness(record, now=now, window=window, sender_timeout=SENDER_TIMEOUT, license_expiry=expiry)
-
-
-SECOND = timedelta(seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -584,28 +674,45 @@ def test_a_step_reports_the_change_per_reason(
     assert surfacings(before, step) == expected
 
 
+# Which row is refused, and for what, is told apart by reason: one alarm too many, never one too few.
+TWO_BAD = fold_rows(row(0, 7), row(1, -3), row(2, -4))
+ONE_BAD = fold_rows(row(0, 7), row(1, 3), row(2, -4))
+
+
 @pytest.mark.parametrize(
-    ("before", "fold", "rows"),
+    ("before", "fold", "found"),
     [
-        (None, fold_of(10), 0),
-        (None, blocked_fold(), 1),
-        (None, whole_fold(), 1),
-        (pending(fold_of(10)), blocked_fold(), 1),
-        (pending(blocked_fold()), blocked_fold(), 0),
-        (pending(blocked_fold()), fold_of(10), 0),
-        pytest.param(
-            pending(blocked_fold(7, -3)),
-            blocked_fold(8, -3),
-            0,
-            marks=pytest.mark.xfail(
-                reason="ledger.py newly_rejected_rows: a row that was refused before is counted again with"
-                " every later fold of its group, although the docstring promises newly refused rows only"
-            ),
+        (None, fold_of(10), []),
+        (None, blocked_fold(), [(NEGATIVE, 1)]),
+        (None, whole_fold(), [(MIXED, 1)]),
+        (pending(fold_of(10)), blocked_fold(), [(NEGATIVE, 1)]),
+        (pending(blocked_fold()), blocked_fold(), []),
+        (pending(blocked_fold()), fold_of(10), []),
+        (pending(blocked_fold(7, -3)), blocked_fold(8, -3), []),
+        (pending(blocked_fold(7, -3)), blocked_fold(7, -4), [(NEGATIVE, 1)]),
+        (pending(ONE_BAD), TWO_BAD, [(NEGATIVE, 1)]),
+        (None, TWO_BAD, [(NEGATIVE, 2)]),
+        (pending(blocked_fold()), whole_fold(), [(MIXED, 1)]),
+        (sent(), blocked_fold(), [(NEGATIVE, 1)]),
+        (pending(TWO_BAD), ONE_BAD, [(NEGATIVE, 1)]),
+        (pending(TWO_BAD), fold_rows(row(0, 7), row(1, 3), row(2, 4)), []),
+        (pending(TWO_BAD), fold_rows(row(0, 8), row(1, -3), row(2, -4), row(3, 1)), []),
+        (pending(TWO_BAD), fold_rows(row(0, 7), row(1, -4), row(2, -3)), [(NEGATIVE, 1)]),
+        (
+            pending(ONE_BAD),
+            fold_rows(row(0, -7), row(1, -3), row(2, 4), row(3, "x")),
+            [(NEGATIVE, 1), (TEXT, 1)],
         ),
+        (pending(TWO_BAD), fold_rows(row(0, 7), row(1, -3), row(2, "x")), [(NEGATIVE, 1), (TEXT, 1)]),
+        (pending(fold_rows(row(0, "x"), row(1, 3))), fold_rows(row(0, 1), row(1, "x")), [(TEXT, 1)]),
+        (pending(fold_rows(row(0, "x"))), fold_rows(row(0, "x"), row(1)), []),
+        (pending(fold_rows(row(0, "x"))), fold_rows(row(0, "x"), row(1, "x")), [(TEXT, 1)]),
     ],
 )
-def test_newly_rejected_rows_are_counted_once(before: LedgerRecord | None, fold: Fold, rows: int) -> None:
-    assert newly_rejected_rows(before, folded(before, fold)) == rows
+def test_newly_rejected_rows_are_counted_once_by_reason(
+    before: LedgerRecord | None, fold: Fold, found: list[tuple[str, int]]
+) -> None:
+    assert newly_rejected(before, folded(before, fold)) == found
 
 
 class CountingTelemetry:
@@ -645,6 +752,13 @@ def reported(before: LedgerRecord | None, step: LedgerRecord) -> list[tuple[Metr
         (sent(), after(Duplicate()), Metric.POSSIBLE_UNDER_BILLING, "PossibleUnderBilling", 10),
         (sent(), after(NotSubscribed()), Metric.CUSTOMER_NOT_SUBSCRIBED, "CustomerNotSubscribed", 10),
         (
+            after(Unknown()),
+            after(NotSubscribed(), after(Unknown())),
+            Metric.OUTCOME_UNKNOWN,
+            "OutcomeUnknown",
+            10,
+        ),
+        (
             sent(),
             after(Refused("InvalidTagException")),
             Metric.USAGE_RECORD_REJECTED,
@@ -671,16 +785,51 @@ def test_a_step_that_surfaces_nothing_is_silent() -> None:
     assert reported(pending(fold_of(0)), expire(pending(fold_of(0)), now=CLOSED, window=WINDOW)) == []
 
 
-@pytest.mark.xfail(
-    reason="ledger.py newly_rejected_rows: an equal digest counts no row, and surfacing.py leaves the"
-    " reason's metric to that count; rows that a new quantity type refuses raise no alarm (P1)"
-)
 def test_rows_that_another_quantity_type_refuses_are_counted_as_rejected() -> None:
     rows = [row(0, Decimal("1.5"))]
     before = pending(fold_rows(*rows, kind=QuantityType.DECIMAL))
     step = folded(before, fold_rows(*rows, kind=QuantityType.INTEGER))
     assert step.surfaced == Decimal("1.5")
     assert Metric.USAGE_RECORD_REJECTED in {metric for metric, _, _ in reported(before, step)}
+
+
+def test_a_valid_part_that_is_refused_for_the_reason_of_a_bad_row_has_its_alarms_metric() -> None:
+    rows = [
+        row(0, 3, allocations=[tagged(Decimal("1.5"), ("k", "v")), tagged(Decimal("1.5"), ("k", "w"))]),
+        row(1, 2, allocations=[tagged(1, ("k", "v"))]),
+    ]
+    blocked = pending(fold_rows(*rows, kind=QuantityType.DECIMAL))
+    problem = request_problem(blocked, QuantityType.INTEGER, legacy=False)
+    assert problem is ValidationReason.ALLOCATION_SUM_MISMATCH
+    found = reported(blocked, refuse(blocked, problem))
+    assert (Metric.SURFACED_UNITS, Decimal(3), problem) in found
+    assert (Metric.USAGE_RECORD_REJECTED, Decimal(1), problem) in found
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "expected"),
+    [
+        (pending(), pending(blocked_fold(10, -3)), [("rejected", 1), ("units", -3)]),
+        (pending(TWO_BAD), pending(ONE_BAD), [("rejected", 1), ("units", 3)]),
+        (pending(ONE_BAD), pending(TWO_BAD), [("rejected", 1), ("units", -3)]),
+        (pending(blocked_fold(7, -3)), pending(blocked_fold(8, -3)), []),
+        (
+            pending(blocked_fold(7, -3)),
+            refuse(pending(blocked_fold(7, -3)), NEGATIVE),
+            [
+                ("rejected", 1),
+                ("units", 7),
+            ],
+        ),
+    ],
+    ids=["a bad row", "one of two corrected", "one more", "another valid row", "the valid part refused too"],
+)
+def test_a_refusal_is_counted_by_row_and_once_more_only_for_what_no_row_explains(
+    before: LedgerRecord, step: LedgerRecord, expected: list[tuple[str, int]]
+) -> None:
+    names = {Metric.USAGE_RECORD_REJECTED: "rejected", Metric.SURFACED_UNITS: "units"}
+    found = [(names[metric], int(value)) for metric, value, reason in reported(before, step)]
+    assert found == expected
 
 
 def test_the_version_counts_the_writes_and_createdat_stays() -> None:

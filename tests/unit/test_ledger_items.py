@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from awsmp.domain.folding import Rejection
 from awsmp.domain.ledger import (
     LEDGER_SORT_KEY,
     Billed,
@@ -41,12 +42,15 @@ from tests.unit.metering_support import (
     allocation,
     blocked_fold,
     fold_of,
+    fold_rows,
     folded,
     pending,
+    row,
     sent,
     whole_fold,
 )
 
+NEGATIVE = ValidationReason.NEGATIVE_QUANTITY
 ALLOCATED = fold_of(10, allocations=[allocation(4), allocation(6, ("k", "v"), ("a", "b"))])
 STALE = folded(sent(ALLOCATED), fold_of(12, allocations=[allocation(12)]))
 
@@ -58,6 +62,7 @@ RECORDS: dict[str, LedgerRecord] = {
     "allocated": pending(ALLOCATED),
     "blocked": pending(blocked_fold()),
     "bad row without a number": pending(fold_of(7, rejected=0, reason=ValidationReason.MISSING_QUANTITY)),
+    "bad rows of several kinds": pending(fold_rows(row(0, 7), row(1, -3), row(2, "x"), row(3, -4))),
     "refused whole": pending(whole_fold()),
     "legacy": pending(fold_of(1, customer_identifier="c-1"), group=LEGACY_GROUP),
     "final flush": folded(None, fold_of(10), final_flush=True),
@@ -72,6 +77,9 @@ RECORDS: dict[str, LedgerRecord] = {
     "billed and late": folded(apply_outcome(sent(), "a-1", Billed("r-1")), fold_of("-2.5")),
     "duplicate": apply_outcome(sent(), "a-1", Duplicate()),
     "not subscribed": apply_outcome(sent(), "a-1", NotSubscribed()),
+    "not subscribed, sent before": apply_outcome(
+        apply_outcome(sent(), "a-1", Unknown()), "a-1", NotSubscribed()
+    ),
     "refused": apply_outcome(sent(), "a-1", Refused("InvalidTagException")),
     "refused unsent": refuse(pending(), ValidationReason.RECORD_TOO_LARGE),
     "dry run": apply_outcome(sent(), "a-1", DryRun(counted=True)),
@@ -102,6 +110,8 @@ def test_an_item_holds_plain_values_and_no_empty_ones(name: str) -> None:
     for value in to_item(RECORDS[name]).values():
         assert type(value) in {str, int, bool, Decimal, list}
         assert value not in ("", [])
+        for entry in value if isinstance(value, list) else []:
+            assert {type(each) for each in entry.values()} <= {str, int, Decimal, list}
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -131,6 +141,23 @@ def test_the_attributes_of_a_plain_record() -> None:
     }
 
 
+def test_refusals_are_stored_by_reason() -> None:
+    record = RECORDS["bad rows of several kinds"]
+    negative, text = (each.digest for each in record.rejections)
+    assert len({negative, text, ""}) == 3
+    assert to_item(record)["rejections"] == [
+        {"reason": "NegativeQuantity", "rows": 2, "quantity": Decimal(-7), "digest": negative},
+        {"reason": "NonNumericQuantity", "rows": 1, "quantity": Decimal(0), "digest": text},
+    ]
+    assert "rejections" not in to_item(pending())
+
+
+@pytest.mark.parametrize(("name", "flag"), [("stale", "contentStale"), ("refold", "refoldRequired")])
+def test_a_flag_is_stored_only_where_it_is_set(name: str, flag: str) -> None:
+    assert {key for key in RECORDS if flag in to_item(RECORDS[key])} == {name}
+    assert to_item(RECORDS[name])[flag] is True
+
+
 @pytest.mark.parametrize(
     ("name", "state", "unknown"),
     [
@@ -151,6 +178,15 @@ def test_a_record_that_breaks_the_ledgers_rule_is_not_written() -> None:
         to_item(replace(pending(), billed=Decimal(1)))
 
 
+STORED_REJECTION = {"reason": "NegativeQuantity", "rows": 1, "quantity": Decimal(-3), "digest": "d-1"}
+
+
+def test_a_stored_refusal_without_fault_is_read() -> None:
+    """What the malformed ones below are changed from."""
+    item = to_item(pending(blocked_fold(7, -3))) | {"rejections": [STORED_REJECTION]}
+    assert from_item(item).rejections == (Rejection(NEGATIVE, 1, Decimal(-3), "d-1"),)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -166,16 +202,25 @@ def test_a_record_that_breaks_the_ledgers_rule_is_not_written() -> None:
         {"attemptId": "a-1"},
         {"attemptId": "a-1", "attemptStartedAt": "yesterday"},
         {"usageAllocations": [{"Tags": []}]},
-        pytest.param(
-            {"usageAllocations": [5]},
-            marks=pytest.mark.xfail(
-                raises=AttributeError,
-                reason="allocations.py from_api_shape: an entry that is no map raises AttributeError, which"
-                " from_item does not turn into ValueError; one edited item ends the whole run (P4)",
-            ),
-        ),
+        {"usageAllocations": [5]},
+        {"usageAllocations": "text"},
+        {"usageAllocations": {"AllocatedUsageQuantity": Decimal(10)}},
+        {"usageAllocations": ""},
+        {"usageAllocations": 0},
         {"usageAllocations": [{"AllocatedUsageQuantity": "ten"}]},
         {"createdAt": "yesterday"},
+        {"billedQuantity": None},
+        {"billedQuantity": Decimal(1)},
+        {"rejections": "NegativeQuantity"},
+        {"rejections": {"reason": "NegativeQuantity"}},
+        {"rejections": [5]},
+        {"rejections": ["NegativeQuantity"]},
+        *[
+            {"rejections": [{key: STORED_REJECTION[key] for key in STORED_REJECTION if key != name}]}
+            for name in STORED_REJECTION
+        ],
+        {"rejections": [STORED_REJECTION | {"quantity": "-3"}]},
+        {"rejections": [STORED_REJECTION | {"rows": "one"}]},
     ],
 )
 def test_an_item_that_is_no_record_of_ours_is_an_error(changes: dict[str, object]) -> None:

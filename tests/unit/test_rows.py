@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from awsmp.domain.hours import HOUR
@@ -18,6 +18,7 @@ from awsmp.domain.rows import (
     ROW_SORT_KEY,
     UsageRow,
     check_row,
+    groups_named_by,
     unclaimable_reason,
     unclaimed_stamp,
 )
@@ -179,6 +180,7 @@ def test_an_index_entry_that_reproduces_no_group_says_why(
     assert unclaimable_reason(sort_key, BUCKET, account, dimension) is reason
 
 
+@settings(max_examples=60)
 @given(
     st.sampled_from([BUYER, "1", "210987654321"]),
     st.text(min_size=1, max_size=12) | st.sampled_from(["a#b", "#", "requests#2026-11-10T08:00:00"]),
@@ -195,6 +197,62 @@ def test_every_marked_row_is_claimed_by_its_group_or_rejected_by_name_never_both
     reason = unclaimable_reason(found.sort_key, marked.bucket, account, dimension)
     assert found.belongs_to(marked) is (reason is None)
     assert (reason is None) is (own == marked)
+
+
+@pytest.mark.parametrize(
+    ("sort_key", "account", "dimension", "hour"),
+    [
+        (key_of(), BUYER, "requests", HOUR_START),
+        (key_of(rest=f"{BUCKET}:59:59"), BUYER, "requests", HOUR_START),
+        (key_of(rest="2026-11-10T09:00:00"), BUYER, "requests", HOUR_START + HOUR),
+        (key_of(account="buyer"), "buyer", "requests", HOUR_START),
+        (key_of(account="", dimension=""), "", "", HOUR_START),
+        (key_of(dimension="a#b"), BUYER, "a#b", HOUR_START),
+        (key_of(dimension="requests#2026-11-10T07:00:00"), BUYER, "requests#2026-11-10T07:00:00", HOUR_START),
+    ],
+)
+def test_a_canonical_key_names_one_group_whatever_the_rows_attributes_say(
+    sort_key: str, account: str, dimension: str, hour: datetime
+) -> None:
+    assert groups_named_by(LICENSE, sort_key) == [Group(LICENSE, account, dimension, hour)]
+
+
+@pytest.mark.parametrize(
+    "sort_key",
+    [
+        "",
+        "nonsense",
+        f"{BUCKET}:00:00",
+        f"{BUYER}#{BUCKET}:00:00",
+        key_of(rest=BUCKET),
+        key_of(rest=""),
+        key_of(rest="2026-02-30T08:00:00"),
+    ],
+)
+def test_a_key_without_account_dimension_and_hour_names_no_group(sort_key: str) -> None:
+    assert groups_named_by(LICENSE, sort_key) == []
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from([BUYER, "1"]),
+    st.text(min_size=1, max_size=12) | st.sampled_from(["a#b", "#", "requests#2026-11-10T08:00:00"]),
+    st.integers(0, 3599),
+)
+def test_a_well_formed_row_is_of_the_group_that_its_key_names(
+    account: str, dimension: str, offset: int
+) -> None:
+    named = Group(LICENSE, account, dimension, HOUR_START)
+    key = row(offset, group=named).sort_key
+    assert named in groups_named_by(LICENSE, key)
+    assert all(key.startswith(f"{group.row_prefix}:") for group in groups_named_by(LICENSE, key))
+
+
+def test_a_malformed_key_names_every_group_whose_prefix_it_begins_with() -> None:
+    key = f"{GROUP.row_prefix}:x#2026-11-10T11:00:00"
+    later = Group(LICENSE, BUYER, key.split("#", 1)[1].rsplit("#", 1)[0], HOUR_START.replace(hour=11))
+    assert groups_named_by(LICENSE, key) == [GROUP, later]
+    assert groups_named_by(LICENSE, key_of(rest=f"{BUCKET}:60:00")) == [GROUP]
 
 
 # --- the digest ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from awsmp.domain.allocations import Allocation, canonical_value, parse_row_allocations
-from awsmp.domain.hours import floor_hour, parse_second
+from awsmp.domain.hours import parse_bucket, parse_second
 from awsmp.domain.identifiers import Group
 from awsmp.domain.quantities import QuantityType, counted, quantity_reason
 from awsmp.domain.reasons import ValidationReason
@@ -33,6 +33,7 @@ FOLDED_ATTRIBUTES: Final = (
 #: Ends the stamp of a row that no group can claim: the stamp, not the ledger, is the record of it.
 UNCLAIMED: Final = " (claimed by no group)"
 
+_NAMED_HOUR = re.compile(r"#(\d{4}-\d{2}-\d{2}T\d{2}):", re.ASCII)
 _SUFFIX = re.compile(r":\d{2}:\d{2}", re.ASCII)
 
 
@@ -93,17 +94,19 @@ class UsageRow:
         return str(self.attributes.get("meteringStatusReason", "")).endswith(UNCLAIMED)
 
 
-def group_named_by(license_arn: str, sort_key: str) -> Group | None:
-    """Return the group that a row's key names, whatever its attributes say; None when it names none.
+def groups_named_by(license_arn: str, sort_key: str) -> list[Group]:
+    """Return every group whose prefix the row's key begins with, whatever its attributes say.
 
-    Neither an account id nor a timestamp holds ``#``, so the key has one reading.
+    That is one for a well-formed key: neither an account id nor a timestamp holds ``#``. A malformed key, or
+    a dimension that holds a date and hour, may name several.
     """
     account, _, rest = sort_key.partition("#")
-    dimension, separator, timestamp = rest.rpartition("#")
-    instant = parse_second(timestamp)
-    if not separator or instant is None:
-        return None
-    return Group(license_arn, account, dimension, floor_hour(instant))
+    groups = []
+    for found in _NAMED_HOUR.finditer(rest):
+        hour = parse_bucket(found.group(1))
+        if hour is not None and found.start() > 0:
+            groups.append(Group(license_arn, account, rest[: found.start()], hour))
+    return groups
 
 
 def unclaimed_stamp(reason: ValidationReason) -> str:

@@ -15,7 +15,7 @@ from awsmp.domain.messages import Cleanup, UnclaimedRow, cleanups
 from awsmp.domain.ports import Clock, Metric, Telemetry
 from awsmp.domain.quantities import QuantityType
 from awsmp.domain.reasons import MeteringStatus, RowStamp, SurfacedReason
-from awsmp.domain.rows import group_named_by, unclaimable_reason, unclaimed_stamp
+from awsmp.domain.rows import groups_named_by, unclaimable_reason, unclaimed_stamp
 from awsmp.domain.stores import LedgerStore, RowStampWrite, UsageStore
 from awsmp.usecases.surfacing import report_surfacing
 
@@ -99,9 +99,9 @@ def _stamp(before: LedgerRecord | None, after: LedgerRecord, fold: Fold) -> tupl
 def reject_unclaimed(work: Aggregation, row: UnclaimedRow) -> bool:
     """Reject a pending row that no group can claim: in the metrics first, then on the row.
 
-    The group that its key names is folded before that: it may hold what the row was once, and a crash between
-    the two brings the row back here. Returns whether the row was rejected; one that has changed or vanished
-    meanwhile is left alone.
+    Each group that its key names is folded before that: it may hold what the row was once, and a crash
+    between the two brings the row back here. Returns whether the row was rejected; one that has changed or
+    vanished meanwhile is left alone.
     """
     found = work.usage.rows(row.license_arn, [row.sort_key])
     if not found or (bucket := found[0].pending_bucket) is None:
@@ -112,9 +112,9 @@ def reject_unclaimed(work: Aggregation, row: UnclaimedRow) -> bool:
     )
     if reason is None:
         return False
-    left = group_named_by(row.license_arn, row.sort_key)
-    if left is not None and left.hour <= work.clock.now():
-        aggregate_group(work, left, emptied=True)
+    for left in groups_named_by(row.license_arn, row.sort_key):
+        if left.hour <= work.clock.now():
+            aggregate_group(work, left, emptied=True)
     work.telemetry.count(Metric.USAGE_RECORD_REJECTED, 1, reason=reason)
     work.telemetry.count(Metric.SURFACED_UNITS, found[0].quantity, reason=reason)
     work.telemetry.error(
