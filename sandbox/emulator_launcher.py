@@ -2,15 +2,20 @@
 
 ``sandbox/shifted_time`` on PYTHONPATH has put the process on the clock already. What is added here:
 
-* ``GET /_sandbox/clock`` tells the time and what is going on, ``POST /_sandbox/clock`` moves it:
-  ``{"advance_seconds": 3600}`` or ``{"speed": 60}``. Time is advanced in steps, because a rule fires once per
-  sweep, however much time has passed since the last one. With ``"settle": true`` (the default) a step ends
-  when nothing is left to do at that instant: no function runs, and no message waits for one.
+* ``GET /_sandbox/clock`` tells the time, what is going on, and how often functions ran and failed,
+  ``POST /_sandbox/clock`` moves it: ``{"advance_seconds": 3600}`` or ``{"speed": 60}``. Time is advanced in
+  steps, because a rule fires once per sweep, however much time has passed since the last one. With
+  ``"settle": true`` (the default) a step ends when nothing is left to do at that instant: no function runs,
+  and no message waits for one.
 * Rules and schedules are looked at every simulated second, so that they fire when they are due.
 * What MiniStack measures on the wall clock although it waits for the machine goes back to the machine's
   clock.
 * Requests from outside are signed with the machine's time, those of functions with the simulated one: the
   time of a signature is not checked.
+* Role policies are enforced as AWS does where the emulator's rules are its own: a request over the loopback
+  interface counts as one over TLS (queue policies deny plain HTTP), each PartiQL statement needs
+  ``dynamodb:PartiQLUpdate`` and its like on its table, and a batch of messages needs ``sqs:SendMessage``.
+* ``GET /_sandbox/access`` tells what callers with a policy asked for, and which of it was denied.
 * A package is extracted once and shared by the workers that run it: a cold start would spend most of its
   time on writing hundreds of files. As on AWS, a function should not write there.
 * Lambda workers end with the emulator.
@@ -21,21 +26,26 @@ MiniStack's internals are used: a name that a release has renamed fails the star
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
 import importlib
+import ipaddress
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
 import types
 import zipfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 PATH: Final = "/_sandbox/clock"
+ACCESS_PATH: Final = "/_sandbox/access"
 #: The finest step in which time is advanced: the shortest rate of a rule.
 STEP_SECONDS: Final = 60.0
 #: How long, in seconds of the machine, a step may take to settle.
@@ -59,6 +69,9 @@ class Activity:
         self._now = now
         self._lock = threading.Lock()
         self._invocations = 0
+        #: Invocations and failed ones by function: the emulator's own metrics know direct invocations only.
+        self.runs: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
         #: Simulated time at which each scheduler began its last completed sweep.
         self.swept = {"rules": 0.0, "schedules": 0.0}
 
@@ -76,9 +89,17 @@ class Activity:
         """Have every run of a function counted while it lasts."""
         execute = service._execute_function
 
-        def counted(*args: Any, **kwargs: Any) -> Any:
+        def counted(function: Any, *args: Any, **kwargs: Any) -> Any:
+            config = function.get("config") or function
+            # Called from another account's or Region's scope, it calls itself again from the right one.
+            again = service._function_config_scope_mismatch(config)
             with self._invocation():
-                return execute(*args, **kwargs)
+                result = execute(function, *args, **kwargs)
+            if not again:
+                with self._lock:
+                    self.runs[config["FunctionName"]] += 1
+                    self.failures[config["FunctionName"]] += bool(result.get("error"))
+            return result
 
         service._execute_function = counted
 
@@ -141,8 +162,121 @@ def waiting_messages(lambda_service: Any, queue_service: Any, now: float) -> int
     )
 
 
+_PARTIQL_OPERATIONS: Final = frozenset(
+    {"dynamodb:BatchExecuteStatement", "dynamodb:ExecuteStatement", "dynamodb:ExecuteTransaction"}
+)
+_PARTIQL_ACTIONS: Final = {
+    "DELETE": "dynamodb:PartiQLDelete",
+    "INSERT": "dynamodb:PartiQLInsert",
+    "SELECT": "dynamodb:PartiQLSelect",
+    "UPDATE": "dynamodb:PartiQLUpdate",
+}
+#: The verb, the table and, of a SELECT, the index; names may be quoted.
+_PARTIQL: Final = re.compile(
+    r"""\s*(?P<verb>UPDATE|INSERT\s+INTO|DELETE\s+FROM|SELECT\s.*?\sFROM)\s+
+        "?(?P<table>[\w.-]+?)"?(?:\."(?P<index>[\w.-]+)")?(?:\s|$)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+
+
+def partiql_checks(action: str, body: bytes, table_arn: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Return the (action, resource) that AWS checks for each PartiQL statement of a request.
+
+    Empty for requests without statements. A statement that cannot be read is checked as the operation
+    itself, which is no IAM action, so no policy allows it.
+    """
+    if action not in _PARTIQL_OPERATIONS:
+        return []
+    request = json.loads(body or b"{}")
+    entries = request.get("Statements") or request.get("TransactStatements") or [request]
+    checks = []
+    for entry in entries:
+        found = _PARTIQL.match(str(entry.get("Statement", "")))
+        if found is None:
+            checks.append((action, "*"))
+            continue
+        index = f"/index/{found['index']}" if found["index"] else ""
+        checks.append((_PARTIQL_ACTIONS[found["verb"].split()[0].upper()], table_arn(found["table"]) + index))
+    return checks
+
+
+class Access:
+    """What callers with a policy of their own asked for, and whether it was denied."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str, str, str | None]] = Counter()
+
+    def note(self, principal: str, action: str, resource: str, refusal: str | None) -> None:
+        """Count one check; ``refusal`` is the reason of a denial."""
+        with self._lock:
+            self._counts[principal, action, resource, refusal] += 1
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return every different check with its count, sorted."""
+        with self._lock:
+            counts = sorted(self._counts.items(), key=lambda entry: [str(part) for part in entry[0]])
+        names = ("principal", "action", "resource", "refusal")
+        return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in counts]
+
+    def follow(self, evaluator: Any) -> None:
+        """Have every check of an identity's policies noted, and every refusal of a resource's policy."""
+        enforce, allows = evaluator.enforce, evaluator.resource_policy_allows
+
+        def enforced(access_key: str, action: str, service: str, region: str, **more: Any) -> Any:
+            denied = enforce(access_key, action, service, region, **more)
+            caller = evaluator.caller_arn()
+            if denied is not None or not caller.endswith(":root"):
+                # An evaluated denial has a decision, a refused credential a code.
+                refusal = getattr(denied, "decision", None) or getattr(denied, "code", None)
+                self.note(caller, action, more.get("resource_arn", "*"), refusal)
+            return denied
+
+        def allowed(policy: Any, context: Any, same_account: bool) -> bool:
+            answer: bool = allows(policy, context, same_account)
+            if not answer:
+                self.note(context.principal_arn, context.action, context.resource_arn, "ResourcePolicy")
+            return answer
+
+        _replace(evaluator, "enforce", enforced)
+        _replace(evaluator, "resource_policy_allows", allowed)
+
+
+def authorize_like_aws(gateway: Any, actions: Any, evaluator: Any) -> None:
+    """Replace those of the emulator's authorization rules that AWS does not have."""
+    pin, action_of, checks_of = (
+        gateway.pin_request_origin,
+        actions.extract_iam_action,
+        actions.dynamodb_transaction_checks,
+    )
+
+    def pinned(address: str, secure: bool) -> None:
+        # What never leaves the machine needs no TLS; the emulator does not speak it.
+        pin(address, secure or ipaddress.ip_address(address).is_loopback)
+
+    def action(*args: Any) -> str | None:
+        name: str | None = action_of(*args)
+        # AWS has no action of its own for the batch form of a message operation.
+        return name.removesuffix("Batch") if name is not None and name.startswith("sqs:") else name
+
+    def checks(name: str, body: bytes, region: str, account_id: str) -> list[tuple[str, str]]:
+        statements = partiql_checks(
+            name, body, lambda table: str(actions._dynamodb_table_arn(table, region, account_id))
+        )
+        found: list[tuple[str, str]] = statements or checks_of(name, body, region, account_id)
+        return found
+
+    # For what the emulator does in threads of its own, outside any request.
+    origin = contextvars.ContextVar("request_origin", default=("127.0.0.1", True))
+    _replace(evaluator, "_request_origin", origin)
+    _replace(gateway, "pin_request_origin", pinned)
+    _replace(actions, "extract_iam_action", action)
+    _replace(actions, "dynamodb_transaction_checks", checks)
+    actions._dynamodb_table_arn  # noqa: B018 - a release that renames it fails the start, not a request
+
+
 class ControlPlane:
-    """The gateway, with the clock's own path in front."""
+    """The gateway, with the sandbox's own paths in front."""
 
     def __init__(
         self,
@@ -153,6 +287,7 @@ class ControlPlane:
         invocations: Callable[[], int],
         messages: Callable[[float], int],
         wake: Callable[[], None],
+        access: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self._gateway = gateway
         self._clock = clock
@@ -160,12 +295,16 @@ class ControlPlane:
         self._invocations = invocations
         self._messages = messages
         self._wake = wake
+        self._access = access
         self._moving = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
-        if scope["type"] != "http" or scope["path"] != PATH:
+        if scope["type"] != "http" or scope["path"] not in (PATH, ACCESS_PATH):
             await self._gateway(scope, receive, send)
+            return
+        if scope["path"] == ACCESS_PATH:
+            await _answer(send, 200, self._access())
             return
         try:
             if scope["method"] == "POST":
@@ -185,6 +324,8 @@ class ControlPlane:
             "invocations": self._invocations(),
             "messages": self._messages(now),
             "swept": dict(self._activity.swept),
+            "runs": dict(self._activity.runs),
+            "failures": dict(self._activity.failures),
         }
 
     async def _move(self, request: Any) -> None:
@@ -240,7 +381,7 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
+async def _answer(send: Send, status: int, content: object) -> None:
     body = json.dumps(content).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -257,7 +398,10 @@ def main() -> None:
 
     gateway: Any = importlib.import_module("ministack.app")
     lambda_runtime: Any = importlib.import_module("ministack.core.lambda_runtime")
-    signatures: Any = importlib.import_module("ministack.core.sigv4")
+    signatures, actions, evaluator = (
+        importlib.import_module(f"ministack.core.{name}")
+        for name in ("sigv4", "iam_actions", "iam_evaluator")
+    )
     rules, schedules, lambdas, queues = (
         importlib.import_module(f"ministack.services.{name}")
         for name in ("eventbridge", "scheduler", "lambda_svc", "sqs")
@@ -272,6 +416,9 @@ def main() -> None:
     _replace(rules, "_SCHEDULER_TICK_INTERVAL", SWEEP_SECONDS)
     _replace(schedules, "_SCHEDULE_TICK_INTERVAL", SWEEP_SECONDS)
 
+    access = Access()
+    access.follow(evaluator)
+    authorize_like_aws(gateway, actions, evaluator)
     activity = Activity(clock.now)
     activity.count_invocations(lambdas)
     activity.count_dispatches(rules, lambdas)
@@ -284,6 +431,7 @@ def main() -> None:
         invocations=lambda: activity.invocations(lambdas),
         messages=lambda now: waiting_messages(lambdas, queues, now),
         wake=lambdas._esm_wake.set,
+        access=access.entries,
     )
     _replace(gateway, "app", control)
     sys.argv = ["ministack"]

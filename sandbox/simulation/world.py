@@ -1,16 +1,18 @@
-"""One deployment in one process: tables, queues, schedules, functions and the Marketplace.
+"""A whole deployment in one process: tables, queues, schedules, functions and the Marketplace.
 
-Time moves only here. A schedule tick runs the function at once; what it enqueues is worked off before
-the clock moves on, unless a fault keeps it back.
+One or several Regions share the subscribers table. Time moves only here. A schedule tick runs the function
+at once; what it enqueues is worked off before the clock moves on, unless a fault keeps it back.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -21,8 +23,9 @@ from awsmp.composition_events import Runtime as EventsRuntime
 from awsmp.composition_events import Settings as EventsSettings
 from awsmp.composition_metering import Clients, MeteringRuntime, MeteringSettings
 from awsmp.domain.errors import MeteringError
-from awsmp.domain.hours import BillingWindow
+from awsmp.domain.hours import HOUR, BillingWindow, floor_hour, parse_bucket
 from awsmp.domain.ports import Metric
+from awsmp.domain.quantities import QuantityType
 from awsmp.handlers import (
     aggregator,
     cleanup,
@@ -95,16 +98,44 @@ class Context:
 
 @dataclass(slots=True)
 class Trap:
-    """Crashes one function at one AWS call, or loses that call's answer.
+    """Crashes one function at one AWS call, loses that call's answer, or does something at that moment.
 
     ``matches`` sees (function, service, operation, request); the trap springs once. ``after`` lets the call
-    have its effect first.
+    have its effect first. With ``action`` nothing is raised: another function runs or a row is written while
+    the first one waits, and then the first one goes on.
     """
 
     matches: Callable[[str, str, str, Mapping[str, Any]], bool]
     after: bool
     error: Callable[[], BaseException] = Crash
     sprung: bool = False
+    action: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCall:
+    """One AWS call that a function makes, as a fault plan sees it: once before its effect and once after."""
+
+    region: str
+    function: str
+    service: str
+    operation: str
+    request: Mapping[str, Any]
+    after: bool
+
+
+class SdkRetry(Exception):
+    """Raised by a fault plan after a call's effect: the SDK lost the answer and sends the call again.
+
+    The function sees only the second answer: a conditional write that took effect looks refused.
+    """
+
+
+@dataclass(slots=True)
+class _Invocation:
+    region: str
+    function: str
+    dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,112 +161,194 @@ def schedules() -> list[Schedule]:
     ]
 
 
+@dataclass(slots=True, eq=False)
+class Region:
+    """The metering tier of one Region. ``down`` stops its functions and its schedules."""
+
+    name: str
+    dynamodb: MemoryDynamoDB
+    sqs: MemorySQS
+    urls: dict[str, str]
+    writer: Any
+    metering: MeteringRuntime
+    down: bool = False
+
+
 @dataclass(slots=True)
 class World:
-    """A deployment, its Marketplace and its clock. Every run with the same seed and input is the same."""
+    """A deployment, its Marketplace and its clock. Every run with the same seed and input is the same.
+
+    ``skip_idle`` leaves out schedule ticks whose function would find every index that it reads empty.
+    """
 
     start: datetime
     seed: int = 0
     window: BillingWindow = field(default_factory=BillingWindow)
     marketplace_settings: Settings | None = None
     api_latency: float = 0.15
+    region_names: tuple[str, ...] = ("eu-west-1",)
+    skip_idle: bool = False
+    quantity_type: QuantityType = QuantityType.INTEGER
     clock: VirtualClock = field(init=False)
     marketplace: FakeMarketplace = field(init=False)
     recorder: Recorder = field(init=False)
     traps: list[Trap] = field(init=False)
+    fault_plan: Callable[[AwsCall], None] | None = field(init=False, default=None)
+    entry_faults: Callable[[str, int], str | None] | None = field(init=False, default=None)
     crashes: int = field(init=False, default=0)
     failures: Counter[str] = field(init=False)
     paused: set[str] = field(init=False)
     invocations: int = field(init=False, default=0)
-    dynamodb: MemoryDynamoDB = field(init=False)
     us_east_1: MemoryDynamoDB = field(init=False)
-    sqs: MemorySQS = field(init=False)
     events_sqs: MemorySQS = field(init=False)
-    metering: MeteringRuntime = field(init=False)
     events: EventsRuntime = field(init=False)
-    writer: Any = field(init=False)
+    regions: dict[str, Region] = field(init=False)
     subscriptions: dict[str, Subscription] = field(init=False, default_factory=dict)
-    _urls: dict[str, str] = field(init=False)
-    _function: str = field(init=False, default="")
-    _dead: bool = field(init=False, default=False)
-    _due: list[tuple[datetime, int, Schedule]] = field(init=False)
+    _events_url: str = field(init=False)
+    _ids: random.Random = field(init=False)
+    _stack: list[_Invocation] = field(init=False, default_factory=list)
+    _due: list[tuple[datetime, int, Schedule, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Create tables, queues and functions."""
         self.clock = VirtualClock(self.start)
         self.marketplace = FakeMarketplace(self.clock, self.marketplace_settings)
         self.recorder, self.traps, self.failures, self.paused = Recorder(), [], Counter(), set()
+        self._ids = random.Random(self.seed)
         self.us_east_1 = MemoryDynamoDB(self.clock, seed=self.seed)
-        self.dynamodb = MemoryDynamoDB(self.clock, seed=self.seed)
-        self.sqs = MemorySQS(self.clock, seed=self.seed, region="eu-west-1")
         self.events_sqs = MemorySQS(self.clock, seed=self.seed)
         admin = self.us_east_1.client()
         admin.create_table(**tables.subscribers_table(SUBSCRIBERS))
         admin.create_table(**tables.parked_events_table(PARKED))
-        self.writer = self.dynamodb.client()
-        self.writer.create_table(**tables.usage_table(USAGE))
-        self.writer.create_table(**tables.aggregated_usage_table(LEDGER))
-        self._urls = {name: self._queue(self.sqs, name) for name in ("work", "deprovision-work", "cleanup")}
-        self._urls["events"] = self._queue(self.events_sqs, "events")
-        self.metering, self.events = self._metering(), self._events()
-        self._due = [(self.start + each.every, order, each) for order, each in enumerate(schedules())]
+        self._events_url = _queue(self.events_sqs, "events")
+        self.events = self._events()
+        self.regions = {name: self._region(name, number) for number, name in enumerate(self.region_names)}
+        planned = [(schedule, name) for name in self.region_names for schedule in schedules()]
+        self._due = [
+            (self.start + schedule.every, order, schedule, name)
+            for order, (schedule, name) in enumerate(planned)
+            if schedule.function not in _EVENTS_TIER or name == self.region_names[0]
+        ]
+        heapq.heapify(self._due)
 
-    def _queue(self, backend: MemorySQS, name: str) -> str:
-        client = backend.client()
-        dlq = client.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
-        arn = client.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "5"})
-        attributes = {"VisibilityTimeout": "360", "RedrivePolicy": redrive}
-        return str(client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
+    def _region(self, name: str, number: int) -> Region:
+        dynamodb = MemoryDynamoDB(self.clock, seed=self.seed + number)
+        sqs = MemorySQS(self.clock, seed=self.seed + number, region=name)
+        writer = dynamodb.client()
+        writer.create_table(**tables.usage_table(USAGE))
+        writer.create_table(**tables.aggregated_usage_table(LEDGER))
+        urls = {queue: _queue(sqs, queue) for queue in ("work", "deprovision-work", "cleanup")}
+        return Region(name, dynamodb, sqs, urls, writer, self._metering(name, dynamodb, sqs, urls))
 
-    def _hooks(self) -> dict[str, Any]:
-        return {"before_call": self._before, "after_call": self._after}
+    # --- the first Region, which most worlds have alone -----------------------------------------------
 
-    def _before(self, service: str, operation: str, request: Mapping[str, Any]) -> None:
-        if self._dead:
+    @property
+    def home(self) -> Region:
+        """The first Region."""
+        return self.regions[self.region_names[0]]
+
+    @property
+    def dynamodb(self) -> MemoryDynamoDB:
+        """The first Region's tables."""
+        return self.home.dynamodb
+
+    @property
+    def sqs(self) -> MemorySQS:
+        """The first Region's queues."""
+        return self.home.sqs
+
+    @property
+    def writer(self) -> Any:
+        """The seller's DynamoDB client in the first Region: no fault ever strikes it."""
+        return self.home.writer
+
+    @property
+    def metering(self) -> MeteringRuntime:
+        """What the first Region's metering functions run on."""
+        return self.home.metering
+
+    # --- clients and faults --------------------------------------------------------------------------
+
+    def _wired(self, service: str, client: Any) -> Any:
+        return _WiredClient(self, service, client)
+
+    def _entry_fault(self, operation: str, position: int) -> str | None:
+        return None if self.entry_faults is None else self.entry_faults(operation, position)
+
+    def call(self, service: str, operation: str, request: Mapping[str, Any], run: Callable[[], Any]) -> Any:
+        """Make one AWS call for the function that is running, with whatever is planned for it."""
+        invocation = self._stack[-1]
+        if invocation.dead:
             raise Crash
-        self._spring(service, operation, request, after=False)
+        self._spring(invocation, service, operation, request, after=False)
+        try:
+            answer = run()
+        except Exception:
+            # An error is an answer too: the function may crash before it learns of it.
+            with suppress(SdkRetry):
+                self._spring(invocation, service, operation, request, after=True)
+            raise
+        try:
+            self._spring(invocation, service, operation, request, after=True)
+        except SdkRetry:
+            answer = run()
+        return answer
 
-    def _after(
-        self, service: str, operation: str, request: Mapping[str, Any], _answer: Mapping[str, Any]
+    def _spring(
+        self,
+        invocation: _Invocation,
+        service: str,
+        operation: str,
+        request: Mapping[str, Any],
+        *,
+        after: bool,
     ) -> None:
-        self._spring(service, operation, request, after=True)
+        try:
+            for trap in self.traps:
+                if trap.sprung or trap.after is not after:
+                    continue
+                if trap.matches(invocation.function, service, operation, request):
+                    trap.sprung = True
+                    if trap.action is None:
+                        raise trap.error()
+                    trap.action()
+            if self.fault_plan is not None:
+                self.fault_plan(
+                    AwsCall(invocation.region, invocation.function, service, operation, request, after)
+                )
+        except Crash:
+            invocation.dead = True
+            raise
 
-    def _spring(self, service: str, operation: str, request: Mapping[str, Any], *, after: bool) -> None:
-        for trap in self.traps:
-            if trap.sprung or trap.after is not after:
-                continue
-            if trap.matches(self._function, service, operation, request):
-                trap.sprung = True
-                error = trap.error()
-                self._dead = isinstance(error, Crash)
-                raise error
-
-    def _metering(self) -> MeteringRuntime:
-        ids = random.Random(self.seed)
+    def _metering(
+        self, region: str, dynamodb: MemoryDynamoDB, sqs: MemorySQS, urls: Mapping[str, str]
+    ) -> MeteringRuntime:
         return MeteringRuntime(
             settings=MeteringSettings(
                 product_code=PRODUCT_CODE,
                 usage_table=USAGE,
                 aggregated_usage_table=LEDGER,
                 subscribers_table=SUBSCRIBERS,
-                work_queue_url=self._urls["work"],
-                deprovision_work_queue_url=self._urls["deprovision-work"],
-                cleanup_queue_url=self._urls["cleanup"],
+                work_queue_url=urls["work"],
+                deprovision_work_queue_url=urls["deprovision-work"],
+                cleanup_queue_url=urls["cleanup"],
                 window=self.window,
                 sender_timeout=timedelta(seconds=300),
+                quantity_type=self.quantity_type,
             ),
             clients=Clients(
-                dynamodb=self.dynamodb.client(**self._hooks()),
-                subscribers=self.us_east_1.client(**self._hooks()),
-                sqs=self.sqs.client(**self._hooks()),
-                marketplace=InProcessMarketplaceClient(self.marketplace, region="eu-west-1"),
+                dynamodb=self._wired("dynamodb", dynamodb.client(entry_fault=self._entry_fault)),
+                subscribers=self._wired("dynamodb", self.us_east_1.client(entry_fault=self._entry_fault)),
+                sqs=self._wired("sqs", sqs.client(entry_fault=self._entry_fault)),
+                marketplace=self._wired(
+                    "marketplace", InProcessMarketplaceClient(self.marketplace, region=region)
+                ),
             ),
             clock=self.clock,
             telemetry=self.recorder,
             workers=VirtualWorkers(self.clock, latency=self.api_latency),
-            new_id=lambda: f"{ids.getrandbits(128):032x}",
-            jitter=ids.random,
+            new_id=lambda: f"{self._ids.getrandbits(128):032x}",
+            jitter=self._ids.random,
         )
 
     def _events(self) -> EventsRuntime:
@@ -246,58 +359,81 @@ class World:
             settings=EventsSettings(SUBSCRIBERS, PARKED),
             clock=self.clock,
             telemetry=self.recorder,
-            dynamodb=self.us_east_1.client(**self._hooks()),
+            dynamodb=self._wired("dynamodb", self.us_east_1.client(entry_fault=self._entry_fault)),
             events_client_for=no_events,
         )
 
+    def redeploy(self) -> None:
+        """Replace every function by a new version of itself: nothing but tables and queues stays."""
+        self.events = self._events()
+        for region in self.regions.values():
+            region.metering = self._metering(region.name, region.dynamodb, region.sqs, region.urls)
+
     # --- functions ---------------------------------------------------------------------------------
 
-    def invoke(self, function: str, event: Mapping[str, Any]) -> Any:
-        """Run one function; what it raises is counted, as AWS counts it, and None is returned."""
-        handler, runtime = self._handler(function)
+    def invoke(self, function: str, event: Mapping[str, Any], *, region: str | None = None) -> Any:
+        """Run one function; what it raises is counted, as AWS counts it, and None is returned.
+
+        Runs may nest: a function that is started while another one waits for an answer.
+        """
+        name = region or self.region_names[0]
+        handler, runtime = self._handler(function, name)
         self.invocations += 1
-        self._function, self._dead = function, False
         context = Context(f"request-{self.invocations}", self.clock, self.clock.now() + FUNCTION_TIMEOUT)
+        invocation = _Invocation(name, function)
+        self._stack.append(invocation)
         try:
             return handler(event, context, runtime)
         except Crash:
-            self.crashes += 1
-            self.failures[function] += 1
+            self._count_crash(function)
         except (MeteringError, BatchProcessingError) as error:
-            self.failures[function] += 1
-            self.recorder.error("function failed", function=function, error=repr(error))
+            if invocation.dead:
+                self._count_crash(function)
+            else:
+                self.failures[function] += 1
+                self.recorder.error("function failed", function=function, error=repr(error))
+        except Exception:
+            # A dead process raises nothing: what its cleanup code meets here never happens.
+            if not invocation.dead:
+                raise
+            self._count_crash(function)
         finally:
-            self._function, self._dead = "", False
+            self._stack.pop()
         return None
 
-    def _handler(self, function: str) -> tuple[Handler, Any]:
-        handlers: dict[str, tuple[Handler, Any]] = {
-            "discoverer": (discoverer.run, self.metering),
-            "aggregator": (aggregator.run, self.metering),
-            "cleanup": (cleanup.run, self.metering),
-            "submitter": (submitter.run, self.metering),
-            "expiry": (expiry.run, self.metering),
-            "subscription": (subscription.run, self.events),
-            "deprovision_cleanup": (deprovision_cleanup.run, self.events),
-        }
-        return handlers[function]
+    def _count_crash(self, function: str) -> None:
+        self.crashes += 1
+        self.failures[function] += 1
+
+    def _handler(self, function: str, region: str) -> tuple[Handler, Any]:
+        if function in _EVENTS_TIER:
+            return _HANDLERS[function], self.events
+        # Answers that a crashed process was waiting for are gone with it: each run has workers of its own.
+        workers = VirtualWorkers(self.clock, latency=self.api_latency)
+        return _HANDLERS[function], replace(self.regions[region].metering, workers=workers)
 
     def pump(self) -> None:
         """Let the event source mappings work off what is visible, until every queue is quiet."""
         worked = True
         while worked:
-            worked = False
-            for queue, function in _SOURCES:
-                if function not in self.paused:
-                    worked |= self._pump(queue, function)
+            worked = "subscription" not in self.paused and self._pump(
+                self.events_sqs, self._events_url, "subscription", self.region_names[0]
+            )
+            for region in self.regions.values():
+                for queue, function in _SOURCES:
+                    if function not in self.paused and not region.down:
+                        worked |= self._pump(region.sqs, region.urls[queue], function, region.name)
 
-    def _pump(self, queue: str, function: str) -> bool:
-        backend = self.events_sqs if queue == "events" else self.sqs
-        source = EventSource(backend.client(), self._urls[queue])
+    def _pump(self, backend: MemorySQS, url: str, function: str, region: str) -> bool:
+        messages = backend.queues[url.rsplit("/", 1)[-1]].messages
+        now = self.clock.now()
+        if not messages or not any(message.visible_at <= now for message in messages.values()):
+            return False
+        source = EventSource(backend.client(), url)
         worked = False
         while (batch := source.receive()) is not None:
             worked = True
-            answer = self.invoke(function, batch.event)
+            answer = self.invoke(function, batch.event, region=region)
             if answer is not None:
                 source.settle(batch, answer)
         return worked
@@ -306,18 +442,47 @@ class World:
 
     def run_until(self, end: datetime) -> None:
         """Fire every schedule that falls due before ``end``, in time order, and stop the clock at ``end``."""
-        while True:
-            self._due.sort(key=lambda due: due[:2])
-            at, order, schedule = self._due[0]
-            if at >= end:
-                break
+        while self._due[0][0] < end:
+            at, order, schedule, region = self._due[0]
             self._advance_to(at)
-            if schedule.function not in self.paused:
-                self.invoke(schedule.function, schedule.event)
+            if self._is_up(schedule, region):
+                if not (self.skip_idle and self._is_idle(schedule, self.regions[region])):
+                    self.invoke(schedule.function, schedule.event, region=region)
                 self.pump()
-            self._due[0] = (at + schedule.every, order, schedule)
+            heapq.heapreplace(self._due, (at + schedule.every, order, schedule, region))
         self._advance_to(end)
         self.pump()
+
+    def _is_up(self, schedule: Schedule, region: str) -> bool:
+        down = self.regions[region].down and schedule.function not in _EVENTS_TIER
+        return not down and schedule.function not in self.paused
+
+    def _is_idle(self, schedule: Schedule, region: Region) -> bool:
+        """Tell whether a run of ``schedule`` now would read empty indexes only."""
+        mode = schedule.event.get("mode")
+        if schedule.function == "deprovision_cleanup" or mode in _CLOSING_MODES:
+            return not self._index(self.us_east_1, SUBSCRIBERS, "deprovisioning-pending-index")
+        table = USAGE if schedule.function == "discoverer" else LEDGER
+        buckets = self._index(region.dynamodb, table, "metering_pending")
+        if mode == "submit":
+            return not buckets and not self._index(
+                self.us_east_1, SUBSCRIBERS, "deprovisioning-pending-index"
+            )
+        if not buckets:
+            return True
+        now = self.clock.now()
+        hours = [hour for bucket in buckets if (hour := parse_bucket(bucket)) is not None]
+        if mode == "meter":
+            return floor_hour(now) - schedule.event["hourOffset"] * HOUR not in hours
+        if mode == "ageout":
+            return not any(self.window.ages_out(hour, now) for hour in hours)
+        return not any(now >= self.window.deadline(hour) for hour in hours)
+
+    def _index(self, backend: MemoryDynamoDB, table_name: str, index_name: str) -> Mapping[str, Any]:
+        table = backend.tables[table_name]
+        index = table.indexes[index_name]
+        index.catch_up(table.writes, self.clock.now())
+        return index.partitions
 
     def _advance_to(self, instant: datetime) -> None:
         if instant > self.clock.now():
@@ -327,18 +492,78 @@ class World:
 
     def deliver(self, envelope: Mapping[str, Any]) -> None:
         """Put a lifecycle event on the events queue, as EventBridge does."""
-        self.events_sqs.client().send_message(QueueUrl=self._urls["events"], MessageBody=json.dumps(envelope))
+        self.events_sqs.client().send_message(QueueUrl=self._events_url, MessageBody=json.dumps(envelope))
 
     def dead_letters(self) -> Iterator[tuple[str, str]]:
         """Yield (queue, body) of everything in the dead-letter queues."""
-        for queue in self._urls:
-            backend = self.events_sqs if queue == "events" else self.sqs
-            for body in backend.bodies(f"{queue}-dlq"):
-                yield queue, body
+        for body in self.events_sqs.bodies("events-dlq"):
+            yield "events", body
+        for region in self.regions.values():
+            for queue in region.urls:
+                for body in region.sqs.bodies(f"{queue}-dlq"):
+                    yield queue, body
+
+    def redrive(self) -> int:
+        """Send every dead letter to its own queue again, as an operator does; return how many."""
+        backends = [(self.events_sqs, "events", self._events_url)]
+        for region in self.regions.values():
+            backends += [(region.sqs, queue, url) for queue, url in region.urls.items()]
+        moved = 0
+        for backend, queue, url in backends:
+            bodies = backend.bodies(f"{queue}-dlq")
+            backend.queues[f"{queue}-dlq"].messages.clear()
+            for body in bodies:
+                backend.client().send_message(QueueUrl=url, MessageBody=body)
+            moved += len(bodies)
+        return moved
 
 
+class _WiredClient:
+    """An AWS client whose every call goes through :meth:`World.call`."""
+
+    def __init__(self, world: World, service: str, client: Any) -> None:
+        self._world = world
+        self._service = service
+        self._client = client
+        self.exceptions = client.exceptions
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        operation = _operation(method)
+        run = getattr(self._client, method)
+        world, service = self._world, self._service
+
+        def call(**request: Any) -> Any:
+            return world.call(service, operation, request, lambda: run(**request))
+
+        setattr(self, method, call)
+        return call
+
+
+def _operation(method: str) -> str:
+    return "".join(word.capitalize() for word in method.split("_"))
+
+
+def _queue(backend: MemorySQS, name: str) -> str:
+    client = backend.client()
+    dlq = client.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "5"})
+    attributes = {"VisibilityTimeout": "360", "RedrivePolicy": redrive}
+    return str(client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
+
+
+_HANDLERS: Final[Mapping[str, Handler]] = {
+    "discoverer": discoverer.run,
+    "aggregator": aggregator.run,
+    "cleanup": cleanup.run,
+    "submitter": submitter.run,
+    "expiry": expiry.run,
+    "subscription": subscription.run,
+    "deprovision_cleanup": deprovision_cleanup.run,
+}
+_EVENTS_TIER: Final = frozenset({"subscription", "deprovision_cleanup"})
+_CLOSING_MODES: Final = frozenset({"flush-deprovisioning", "deprovisioning"})
 _SOURCES: Final = (
-    ("events", "subscription"),
     ("deprovision-work", "aggregator"),
     ("work", "aggregator"),
     ("cleanup", "cleanup"),

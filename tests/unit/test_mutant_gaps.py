@@ -10,12 +10,14 @@ import pytest
 
 from awsmp import composition_metering
 from awsmp.adapters.subscribers_store import SubscribersStore
+from awsmp.adapters.work_queue import SQSWorkQueue
 from awsmp.domain.errors import ConditionFailed, Misconfigured
 from awsmp.domain.hours import HOUR, format_instant
 from awsmp.domain.ledger import from_item
 from awsmp.domain.ports import Metric
 from awsmp.usecases.aggregate import aggregate_group
-from sandbox.fake_marketplace import Fault, Lost, Moment
+from sandbox.fake_marketplace import Fault, Lost, Moment, RecordEffect
+from sandbox.virtual_time import VirtualClock
 from tests.unit.metering_world import (
     LAST_HOUR,
     LEDGER,
@@ -226,6 +228,23 @@ def test_an_input_whose_allocations_change_while_it_is_adopted_keeps_its_mark() 
     world.assert_balanced()
 
 
+def test_a_record_that_was_put_back_twice_keeps_its_bytes() -> None:
+    """Nobody says that the Marketplace did nothing with it; a late row may not change what is sent next."""
+    world = MeteringWorld()
+    ready_records(world, [group()], quantity=4)
+    for _ in range(2):
+        world.marketplace.arm(Fault(effect=RecordEffect.UNPROCESSED, positions=(0,)))
+    world.submit()
+    attempt = world.record(group()).attempt
+    assert attempt is not None
+    assert attempt.unknown
+    world.write(2, second=1)
+    world.fold()
+    world.submit()
+    assert amounts(world.record(group())) == (6, 4, 0, 2)
+    world.assert_balanced()
+
+
 def test_a_record_of_unknown_outcome_has_no_ttl() -> None:
     world = MeteringWorld(ledger_ttl_days=30)
     ready_records(world, [group()], quantity=4)
@@ -236,6 +255,22 @@ def test_a_record_of_unknown_outcome_has_no_ttl() -> None:
     assert record.attempt is not None
     assert record.attempt.unknown
     assert record.ttl is None
+
+
+def test_messages_that_the_queue_did_not_take_are_sent_again() -> None:
+    taken: list[str] = []
+
+    class Refusing:
+        def send_message_batch(self, **request: Any) -> dict[str, Any]:
+            entries = request["Entries"]
+            if not taken:
+                taken.extend(entry["MessageBody"] for entry in entries[1:])
+                return {"Failed": [{"Id": entries[0]["Id"], "Code": "InternalError"}]}
+            taken.extend(entry["MessageBody"] for entry in entries)
+            return {}
+
+    assert SQSWorkQueue(Refusing(), "queue", VirtualClock(NOW)).send(["a", "b", "c"]) == 3
+    assert sorted(taken) == ["a", "b", "c"]
 
 
 def test_an_intent_that_is_not_allowed_fails_the_run_by_its_name() -> None:

@@ -1,0 +1,272 @@
+"""One deployment of ``examples/minimal`` under enforced roles, and an afternoon played through it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from awsmp.adapters.dynamodb import to_wire
+from awsmp.domain.identifiers import Group
+from awsmp.domain.ledger import LEDGER_SORT_KEY
+from sandbox.cloud_stage import CloudStage, deployment_of
+from sandbox.emulator_launcher import ACCESS_PATH
+from sandbox.emulator_launcher import PATH as CLOCK_PATH
+from sandbox.local_cloud import LocalCloud, Request
+from sandbox.simulation.reconciliation import Account, key_of, reconcile
+from sandbox.simulation.seller import Buyer, Seller
+from sandbox.simulation.stage import Bought
+from sandbox.terraform import Terraform, Values, copy_repository
+
+PRODUCT: Final = "1example2product3code4567"
+#: The cloud begins here, and Terraform has until the afternoon begins.
+DEPLOYED: Final = datetime(2026, 3, 10, 12, 5, tzinfo=UTC)
+NOON: Final = datetime(2026, 3, 10, 12, tzinfo=UTC)
+HOUR: Final = timedelta(hours=1)
+MINUTE: Final = timedelta(minutes=1)
+
+#: Beside the example, in its copy: what the tests have to know, and the switch that the example leaves alone.
+_BESIDE: Final = """
+variable "deployment_mode" {
+  type    = string
+  default = "full"
+}
+
+output "product_code" { value = var.product_code }
+output "subscribers_table" { value = module.events.subscribers_table }
+output "event_queue" { value = module.events.event_queue }
+output "event_dlq" { value = module.events.event_dlq }
+output "aggregated_usage_table" { value = module.metering.aggregated_usage_table }
+output "whole_usage_table" { value = module.metering.usage_table }
+output "queues" { value = module.metering.queues }
+output "function_names" { value = merge(module.events.function_names, module.metering.function_names) }
+output "role_arns" { value = merge(module.events.role_arns, module.metering.role_arns) }
+output "role_policies_json" {
+  value = merge(module.events.role_policies_json, module.metering.role_policies_json)
+}
+output "log_group_names" {
+  value = concat(values(module.events.log_group_names), values(module.metering.log_group_names))
+}
+"""
+_OVERRIDE: Final = """
+module "metering" {
+  deployment_mode = var.deployment_mode
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """An applied example: its root module, its outputs and the cloud that it lives in."""
+
+    cloud: LocalCloud
+    terraform: Terraform
+    root: Path
+    outputs: Mapping[str, Any]
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        return {"product_code": PRODUCT, "metering_mode": "live"}
+
+    def apply(self, **variables: str) -> None:
+        """Apply the root module again."""
+        self.terraform.apply(self.root, self._variables | variables, self.cloud.environment)
+
+    def plan(self, **variables: str) -> Values:
+        """Return a plan's JSON."""
+        return self.terraform.plan(self.root, self._variables | variables, self.cloud.environment)
+
+    def access(self) -> list[dict[str, Any]]:
+        """Return every check of a policy that the emulator has made so far."""
+        entries: list[dict[str, Any]] = Request("access", self.cloud.endpoint + ACCESS_PATH).send()
+        return entries
+
+    def function_of(self, principal: str) -> str:
+        """Return the key of the function that ``principal`` is a role session of, else the principal."""
+        role = principal.split("/")[1] if ":assumed-role/" in principal else None
+        for key, arn in self.outputs["role_arns"].items():
+            if arn.rsplit("/", 1)[-1] == role:
+                return str(key)
+        return principal
+
+    def runs(self, count: str = "runs") -> dict[str, int]:
+        """Return how often each function has run so far, or with ``failures`` how often it failed."""
+        counted = Request("runs", self.cloud.endpoint + CLOCK_PATH).send()[count]
+        names: Mapping[str, str] = self.outputs["function_names"]
+        return {key: counted.get(name, 0) for key, name in names.items()}
+
+
+@dataclass(slots=True)
+class Afternoon:
+    """What was played, and what was there at its end."""
+
+    deployed: Deployed
+    stage: CloudStage
+    seller: Seller
+    buyers: dict[str, Buyer] = field(default_factory=dict)
+    accounts: dict[tuple[str, str, str], Account] = field(default_factory=dict)
+    access: list[dict[str, Any]] = field(default_factory=list)
+    runs: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+
+    def until(self, at: timedelta) -> None:
+        """Let time pass until ``at`` after noon."""
+        self.stage.cloud.advance_to(NOON + at)
+
+    def buy(self, name: str, account: str, *, deliver: bool = True) -> Bought:
+        """Buy the product in the morning of the day before; the events arrive now."""
+        bought = self.stage.subscribe(account, NOON - 30 * HOUR)
+        self.buyers[name] = Buyer(name, bought.license_arn, account, bought.agreement_id)
+        for envelope in bought.events if deliver else ():
+            self.stage.deliver(envelope)
+        return bought
+
+    def write(self, name: str, dimension: str, at: timedelta, quantity: Any, **changes: Any) -> None:
+        """Have the application write a row whose usage was at ``at`` after noon."""
+        self.seller.write(self.buyers[name], dimension, NOON + at, quantity, **changes)
+
+    def submit(self, name: str, dimension: str, hour: timedelta, quantity: int) -> None:
+        """Have the application write a finished record of the hour at ``hour`` after noon itself."""
+        buyer, at = self.buyers[name], NOON + hour
+        group = Group(buyer.license_arn, buyer.account, dimension, at)
+        item = {
+            "licenseArn": buyer.license_arn,
+            LEDGER_SORT_KEY: group.ledger_sort_key,
+            "customerAWSAccountId": buyer.account,
+            "dimension": dimension,
+            "hour": group.bucket,
+            "quantity": quantity,
+            "meteringPending": group.bucket,
+        }
+        table = self.stage.deployment.aggregated_usage_table
+        self.stage.dynamodb.put_item(TableName=table, Item=to_wire(item))
+        self.seller.books[buyer.license_arn, group.ledger_sort_key] = (key_of(group), Decimal(quantity))
+
+
+def play(run: Afternoon) -> None:
+    """Play the afternoon, until nothing is open any more."""
+    stage, marketplace = run.stage, run.stage.cloud.marketplace
+    run.until(20 * MINUTE)
+    # Until 13:22 nothing is submitted but for ending licences: the record whose 24 hours end at one expires,
+    # and the hour in which a revoked licence may still be billed passes.
+    resume = _pause_submission(run.deployed)
+    run.buy("steady", "111122223333")
+    run.buy("second licence", "111122223333")
+    run.buy("leaving", "444455556666")
+    former = run.buy("former", "777788889999", deliver=False)
+    stage.deprovision(former.license_arn)
+    # An agreement's change overtakes the licence that it belongs to.
+    overtaken = run.buy("overtaken", "222233334444", deliver=False)
+    amended = marketplace.command(
+        "amend-agreement",
+        agreement_id=overtaken.agreement_id,
+        end_time=(NOON + 300 * 24 * HOUR).isoformat(),
+        auto_renewal=True,
+    )
+    stage.deliver(amended["events"][-1])
+    stage.cloud.settle()
+    for envelope in overtaken.events:
+        stage.deliver(envelope)
+    offered = stage.offer("333344445555")
+    run.buyers["new"] = Buyer("new", offered.license_arn, "333344445555", offered.agreement_id)
+
+    # In another hour's bucket: no group's row. With allocations it is stamped by another call than without.
+    misfiled = {"meteringPending": "2026-03-10T10"}
+    run.write("steady", "requests", -2 * HOUR, 7)
+    run.write("steady", "requests", -2 * HOUR + 9 * MINUTE, 5)
+    run.write("steady", "gpu_hours", -2 * HOUR, 5)
+    run.write("second licence", "requests", -3 * HOUR, 7, **misfiled)
+    run.write("second licence", "requests", -3 * HOUR + MINUTE, 6, usageAllocations=_allocated(6), **misfiled)
+    run.write("second licence", "egress_kib", -2 * HOUR, 10, usageAllocations=_allocated(6, 4))
+    run.write("second licence", "egress_kib", -2 * HOUR + MINUTE, 3, usageAllocations=_allocated(3))
+    run.write("overtaken", "requests", -22 * HOUR, 3)
+    run.write("overtaken", "requests", -22 * HOUR + MINUTE, "twelve")
+    run.write("overtaken", "requests", -22 * HOUR + 2 * MINUTE, -2)
+    run.write("overtaken", "egress_kib", -23 * HOUR, 4)
+    run.write("steady", "requests", -26 * HOUR, 1)
+    run.write("overtaken", "egress_kib", -26 * HOUR, 9, usageAllocations=_allocated(9))
+    # Finished records, as after a switch from direct-submit; one is too old.
+    run.submit("second licence", "requests", -2 * HOUR, 5)
+    run.submit("steady", "egress_kib", -25 * HOUR, 2)
+    run.write("former", "requests", -4 * HOUR, 3)
+
+    run.until(25 * MINUTE)
+    stage.deliver(stage.activate(offered.license_arn))
+    run.until(35 * MINUTE)
+    run.write("new", "requests", 35 * MINUTE, 6)
+    run.write("leaving", "requests", 35 * MINUTE, 2)
+    run.until(40 * MINUTE)
+    leaving = run.buyers["leaving"]
+    stage.deliver(stage.end_agreement(leaving.agreement_id))
+    stage.deliver(stage.deprovision(leaving.license_arn))
+    run.until(70 * MINUTE)
+    run.write("leaving", "requests", 70 * MINUTE, 3)
+    run.until(82 * MINUTE)
+    resume()
+    run.until(99 * MINUTE)
+    run.write("leaving", "requests", 98 * MINUTE, 1)
+    run.until(105 * MINUTE)
+    run.write("steady", "requests", -2 * HOUR + 20 * MINUTE, 4)
+    run.write("overtaken", "egress_kib", -26 * HOUR + MINUTE, 1, usageAllocations=_allocated(1))
+    run.until(2 * HOUR + 25 * MINUTE)
+
+    names = {buyer.license_arn: name for name, buyer in run.buyers.items()}
+    for account in reconcile(stage, run.seller.written()):
+        license_arn, _, dimension, bucket = account.group
+        run.accounts[names[license_arn], dimension, bucket] = account
+    run.access = run.deployed.access()
+    run.runs, run.failures = run.deployed.runs(), run.deployed.runs("failures")
+
+
+def _pause_submission(deployed: Deployed) -> Callable[[], None]:
+    """Take the submitter off its five-minute schedule; the result puts it back as it was."""
+    events = deployed.cloud.client("events")
+    name = deployed.outputs["function_names"]["submitter"]
+    function = deployed.cloud.client("lambda").get_function(FunctionName=name)["Configuration"]["FunctionArn"]
+    for rule in events.list_rule_names_by_target(TargetArn=function)["RuleNames"]:
+        for target in events.list_targets_by_rule(Rule=rule)["Targets"]:
+            if target["Arn"] == function and json.loads(target["Input"]) == {"mode": "submit"}:
+                events.remove_targets(Rule=rule, Ids=[target["Id"]])
+                return lambda: events.put_targets(Rule=rule, Targets=[target])
+    raise AssertionError("no rule submits")
+
+
+def _allocated(first: int, rest: int | None = None) -> list[dict[str, Any]]:
+    tagged = {
+        "AllocatedUsageQuantity": Decimal(first),
+        "Tags": [{"Key": "team", "Value": "blue"}],
+    }
+    return [tagged, *([{"AllocatedUsageQuantity": Decimal(rest)}] if rest else [])]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """``examples/minimal``, live, applied to a cloud that enforces the functions' roles."""
+    terraform = Terraform(tmp_path_factory.mktemp("terraform-config"))
+    root = copy_repository(tmp_path_factory.mktemp("checkout")) / "examples" / "minimal"
+    (root / "beside.tf").write_text(_BESIDE)
+    (root / "mode_override.tf").write_text(_OVERRIDE)
+    terraform.init(root)
+    with LocalCloud(start_at=DEPLOYED, enforce_roles=True) as cloud:
+        cloud.marketplace.command("create-product", code=PRODUCT, dimensions=["requests", "egress_kib"])
+        applied = Deployed(cloud, terraform, root, {})
+        applied.apply()
+        shown = json.loads(terraform.run("output", "-json", cwd=root, environment=cloud.environment).stdout)
+        outputs = {name: output["value"] for name, output in shown.items()}
+        outputs["usage_table"] = outputs.pop("whole_usage_table")
+        yield Deployed(cloud, terraform, root, outputs)
+
+
+@pytest.fixture(scope="module")
+def afternoon(deployed: Deployed) -> Afternoon:
+    """The afternoon, played once."""
+    stage = CloudStage(deployed.cloud, deployment_of(deployed.outputs), DEPLOYED)
+    run = Afternoon(deployed, stage, Seller(stage.dynamodb, stage.deployment.usage_table))
+    play(run)
+    return run
