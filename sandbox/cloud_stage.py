@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 from awsmp.adapters.dynamodb import from_wire
-from awsmp.domain.hours import bucket_of
 from awsmp.domain.ports import Metric
 from sandbox.fake_marketplace import Fault, Moment
 from sandbox.fake_marketplace.commands import to_json
@@ -28,8 +27,6 @@ class Deployment:
     usage_table: str
     aggregated_usage_table: str
     event_queue_url: str
-    cleanup_queue_url: str
-    cleanup_function: str
     dead_letter_queue_urls: tuple[str, ...]
     log_groups: tuple[str, ...]
 
@@ -105,33 +102,8 @@ class CloudStage:
         self._command("arm-fault", **values)
 
     def lose_cleanup(self, license_arn: str, hour: datetime) -> Callable[[], bool]:
-        """See Stage: the cleanup queue is held up, and its messages of this licence and hour vanish."""
-        functions = self.cloud.client("lambda")
-        mappings = functions.list_event_source_mappings(FunctionName=self.deployment.cleanup_function)
-        mapping = mappings["EventSourceMappings"][0]["UUID"]
-        functions.update_event_source_mapping(UUID=mapping, Enabled=False)
-
-        def restore() -> bool:
-            lost = self._drop_cleanups(license_arn, bucket_of(hour))
-            functions.update_event_source_mapping(UUID=mapping, Enabled=True)
-            return lost > 0
-
-        return restore
-
-    def _drop_cleanups(self, license_arn: str, bucket: str) -> int:
-        queues, url, lost = self.cloud.client("sqs"), self.deployment.cleanup_queue_url, 0
-        kept: list[str] = []
-        while messages := queues.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                body = json.loads(message["Body"])
-                if (body["licenseArn"], body["hour"]) == (license_arn, bucket):
-                    queues.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-                    lost += 1
-                else:
-                    kept.append(message["ReceiptHandle"])
-        for handle in kept:
-            queues.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
-        return lost
+        """Not played here: no call of a deployed function can be made to crash; ``make simulate`` does it."""
+        raise NotImplementedError("a deployed function cannot be crashed between two of its calls")
 
     def metric(self, metric: Metric, reason: str | None = None) -> int:
         """See Stage: read from the functions' logs, where CloudWatch reads them; counted once, at the end."""
@@ -222,8 +194,6 @@ def deployment_of(outputs: Mapping[str, Any]) -> Deployment:
         usage_table=outputs["usage_table"]["name"],
         aggregated_usage_table=outputs["aggregated_usage_table"]["name"],
         event_queue_url=outputs["event_queue"]["url"],
-        cleanup_queue_url=queues["cleanup"]["url"],
-        cleanup_function=outputs["function_names"]["cleanup"],
         dead_letter_queue_urls=(
             outputs["event_dlq"]["url"],
             *(queue["url"] for key, queue in sorted(queues.items()) if key.endswith("_dlq")),

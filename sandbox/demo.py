@@ -57,7 +57,6 @@ TIMETABLE: Final[Mapping[str, int]] = {
     "activation": 8,
     "late row": 9,
     "rewritten row": 10,
-    "lost cleanup": 11,
     "lost answer": 12,
     "cancellation": 13,
     "resubscription": 14,
@@ -84,7 +83,6 @@ output "event_dlq" { value = module.events.event_dlq }
 output "aggregated_usage_table" { value = module.metering.aggregated_usage_table }
 output "usage_table_of_demo" { value = module.metering.usage_table }
 output "queues" { value = module.metering.queues }
-output "function_names" { value = module.metering.function_names }
 output "log_group_names" {
   value = concat(values(module.events.log_group_names), values(module.metering.log_group_names))
 }

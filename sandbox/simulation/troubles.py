@@ -138,7 +138,9 @@ def plant_all(plan: Plan) -> None:
     _undefined_dimension(plan, next(take))
     _late_rows(plan, next(take), next(take))
     _rewritten_row(plan, next(take))
-    _crash_between_put_and_cleanup(plan, next(take))
+    crashed = next(take)
+    if "lost cleanup" in plan.hours:
+        _crash_between_put_and_cleanup(plan, crashed)
     _lost_answer(plan)
     _unsubscribed_buyer(plan)
     _cancellation(plan)

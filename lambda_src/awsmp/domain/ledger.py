@@ -108,8 +108,8 @@ class LedgerRecord:
 
     @property
     def has_valid_part(self) -> bool:
-        """Whether at least one row of the last fold can be sent."""
-        return self.row_count > self.rejected_rows
+        """Whether at least one row of the last fold can be sent, or none is left: then a zero is."""
+        return self.row_count > self.rejected_rows or self.row_count == 0
 
     @property
     def blocked(self) -> bool:
