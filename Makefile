@@ -13,7 +13,7 @@ JOBS ?= 2
 export PYTHONPATH := lambda_src:.
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lock lint format build verify-build test-fast test simulate demo sandbox mutants clean
+.PHONY: help setup lock lint format build verify-build test-fast test simulate demo sandbox prove soak mutants clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -66,10 +66,10 @@ format: setup ## Format the Python sources
 	$(BIN)/ruff format lambda_src sandbox tests
 
 test-fast: $(VENV)/.ready ## The quick tier, under one minute: what to run while editing
-	$(BIN)/pytest -q -m "not slow and not emulator" -n $(JOBS)
+	$(BIN)/pytest -q -m "not slow and not emulator and not soak" -n $(JOBS)
 
 test: lint ## Everything: lint, all tests, coverage of domain and handlers
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m "not soak" --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
@@ -80,6 +80,13 @@ demo: setup build ## From terraform apply to the billed hour, on this machine (K
 
 sandbox: setup ## Run AWS and the fake Marketplace on this machine until Ctrl-C
 	$(BIN)/python -m sandbox.local_cloud
+
+prove: $(VENV)/.ready ## The long proofs: hundreds of random runs, every fault met, every interleaving of a tiny group
+	$(BIN)/pytest -q -n $(JOBS) -m soak
+
+SECONDS ?= 600
+soak: $(VENV)/.ready ## Random runs until SECONDS are over; prints the seeds and figures
+	$(BIN)/python -m sandbox.soak --seconds $(SECONDS)
 
 mutants: $(VENV)/.ready ## Flip dangerous lines one by one; each must turn a test red
 	$(BIN)/python -m sandbox.mutants --jobs $(JOBS)
