@@ -88,3 +88,14 @@ def test_a_sandbox_stands_beside_production_and_cannot_bill(example_plan: Exampl
     assert protected["awsmp-subscribers"] is True
     assert protected["awsmp-sandbox-subscribers"] is False
     assert len(protected) == 8
+
+
+@pytest.mark.parametrize("example", ["minimal", "multi-product", "multi-region", "sandbox"])
+def test_the_readme_prints_what_the_example_is(example: str) -> None:
+    """But for where the modules come from, and the alignment that their longer address does not change."""
+    readme = (REPOSITORY / "README.md").read_text()
+    printed = re.search(rf'href="examples/{example}">.*?```hcl\n(.*?)```', readme, re.S)
+    source = (REPOSITORY / "examples" / example / "main.tf").read_text()
+
+    assert printed is not None
+    assert re.sub(r'"git::https://example\.com/your/mirror\.git//', '"../../', printed[1]) == source
