@@ -37,8 +37,8 @@ from sandbox.terraform import Terraform, TerraformError, copy_repository
 PRODUCT_CODE: Final = "1example2product3code4567"
 
 #: The cloud begins here, so that everything is deployed before the trace does.
-DEPLOYED: Final = datetime(2026, 9, 30, 5, tzinfo=UTC)
-START: Final = datetime(2026, 9, 30, 6, tzinfo=UTC)
+DEPLOYED: Final = datetime(2026, 9, 30, 8, tzinfo=UTC)
+START: Final = datetime(2026, 9, 30, 9, tzinfo=UTC)
 
 #: The 20 hours of the trace in which most customers use something.
 FIRST_HOUR: Final = 40

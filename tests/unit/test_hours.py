@@ -446,6 +446,33 @@ def test_the_lookback_is_whole_hours_newest_first_without_the_running_one(
     assert all(newer - older == HOUR for newer, older in pairwise(back))
 
 
+@settings(max_examples=60)
+@given(windows, instants)
+def test_three_runs_of_expiry_read_the_whole_lookback_whenever_they_start(
+    window: BillingWindow, now: datetime
+) -> None:
+    runs = [now + timedelta(minutes=5 * number) for number in range(3)]
+    read = set().union(*(window.expiry_hours(run) for run in runs))
+    assert read >= set(window.lookback(runs[0])) & set(window.lookback(runs[-1]))
+
+
+@settings(max_examples=60)
+@given(windows, hours, st.integers(0, 3 * 60 - 1))
+def test_every_run_of_expiry_reads_an_hour_for_three_hours_after_its_deadline(
+    window: BillingWindow, hour: datetime, minutes: int
+) -> None:
+    deadline = max(window.deadline(hour), hour + HOUR)
+    assert hour in window.expiry_hours(deadline + timedelta(minutes=minutes))
+
+
+def test_a_run_of_expiry_reads_fewer_than_half_of_the_hours() -> None:
+    now = utc(2026, 11, 10, 8, 25)
+    read = DEFAULT.expiry_hours(now)
+    assert len(DEFAULT.lookback(now)) == 192
+    assert len(read) == 82
+    assert read == sorted(read, reverse=True)
+
+
 @settings(max_examples=40)
 @given(hours, windows)
 def test_seven_shards_share_the_lookback_and_every_hour_has_one_owner(

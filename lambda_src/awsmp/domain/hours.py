@@ -22,6 +22,14 @@ MONTH_UNLOCK_HOUR: Final = 3
 #: How far past the window age-out and expiry look for what was left behind.
 LOOKBACK_PAST_WINDOW: Final = timedelta(days=7)
 
+#: The schedule of expiry, in minutes, and the number of runs that share the hours far past the window: what
+#: an outage has left there is closed within a quarter of an hour.
+EXPIRY_INTERVAL_MINUTES: Final = 5
+EXPIRY_TURNS: Final = 3
+
+#: Hours past the window that every expiry run reads: a schedule may have missed a few runs.
+EXPIRY_NEAR_HOURS: Final = 3
+
 _BUCKET = re.compile(r"\d{4}-\d{2}-\d{2}T(?:[01]\d|2[0-3])", re.ASCII)
 _SECOND = re.compile(r"\d{4}-\d{2}-\d{2}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
 
@@ -152,6 +160,20 @@ class BillingWindow:
         current = floor_hour(now)
         count = self.billable_hours + LOOKBACK_PAST_WINDOW // HOUR
         return [current - back * HOUR for back in range(1, count + 1)]
+
+    def expiry_hours(self, now: datetime) -> list[datetime]:
+        """Return the hours of the look-back that one expiry run at ``now`` reads, newest first.
+
+        A record's deadline never lies further back than the window, so the hours around it are read by every
+        run. What is older can be pending only after an outage: those hours take turns, three runs for all.
+        """
+        turn = now.minute // EXPIRY_INTERVAL_MINUTES % EXPIRY_TURNS
+        near = self.billable_hours + EXPIRY_NEAR_HOURS
+        return [
+            hour
+            for back, hour in enumerate(self.lookback(now), start=1)
+            if back <= near or hour.hour % EXPIRY_TURNS == turn
+        ]
 
     def is_forgotten(self, hour: datetime, now: datetime) -> bool:
         """Tell whether ``hour`` lies further back than anybody looks.

@@ -34,10 +34,12 @@ class Expiry:
 
 
 def expire_pending(expiry: Expiry, *, stop_at: datetime) -> int:
-    """Close every pending record past its deadline, as far back as age-out looks; return how many.
+    """Close the pending records past their deadline, and return how many.
 
-    A record that changes meanwhile is left to the next run, five minutes on; one that cannot be read or
-    written costs no other record its turn, and the run fails loudly at its end.
+    Every run reads the hours in which records reach their deadline; three runs, a quarter of an hour, reach
+    as far back as age-out does (:meth:`BillingWindow.expiry_hours`). A record that changes meanwhile is left
+    to the next run; one that cannot be read or written costs no other record its turn, and the run fails
+    loudly at its end.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def expire_pending(expiry: Expiry, *, stop_at: datetime) -> int:
     """
     now = expiry.clock.now()
     closed, failures = 0, list[MeteringError]()
-    for hour in expiry.window.lookback(now):
+    for hour in expiry.window.expiry_hours(now):
         if now < expiry.window.deadline(hour):
             continue
         if expiry.clock.now() >= stop_at:
