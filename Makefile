@@ -9,11 +9,13 @@ EMULATOR_VENV := .venv-emulator
 CHECKOV_VENV := .venv-checkov
 BIN := $(VENV)/bin
 JOBS ?= 2
+# One more than the cores of the smallest machine: what waits for Terraform and the emulator needs none.
+TEST_JOBS ?= 3
 
 export PYTHONPATH := lambda_src:.
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lock lint format build verify-build test-fast test simulate demo sandbox prove soak mutants clean
+.PHONY: help setup lock lint format build verify-build test-fast test simulate demo sandbox prove soak mutants screenshots chromium clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -66,10 +68,17 @@ format: setup ## Format the Python sources
 	$(BIN)/ruff format lambda_src sandbox tests
 
 test-fast: $(VENV)/.ready ## The quick tier, under one minute: what to run while editing
-	$(BIN)/pytest -q -m "not slow and not emulator and not soak" -n $(JOBS)
+	$(BIN)/pytest -q -m "not slow and not emulator" -n $(JOBS)
 
-test: lint ## Everything: lint, all tests, coverage of domain and handlers
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m "not soak" --cov --cov-report=term --cov-report=json:build/coverage.json
+# The browser of the operating system: installed where that may be done without asking, else the check says what is missing.
+chromium: $(VENV)/.ready
+	@$(BIN)/python -m sandbox.find_chromium > /dev/null 2>&1 || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update --quiet && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; } || true
+	$(BIN)/python -m sandbox.find_chromium
+
+test: lint chromium ## Everything: lint, all tests, coverage of domain and handlers
+	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
@@ -82,7 +91,7 @@ sandbox: setup ## Run AWS and the fake Marketplace on this machine until Ctrl-C
 	$(BIN)/python -m sandbox.local_cloud
 
 prove: $(VENV)/.ready ## The long proofs: hundreds of random runs, every fault met, every interleaving of a tiny group
-	$(BIN)/pytest -q -n $(JOBS) -m soak
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup tests/simulation
 
 SECONDS ?= 600
 soak: $(VENV)/.ready ## Random runs until SECONDS are over; prints the seeds and figures
@@ -90,6 +99,9 @@ soak: $(VENV)/.ready ## Random runs until SECONDS are over; prints the seeds and
 
 mutants: $(VENV)/.ready ## Flip dangerous lines one by one; each must turn a test red
 	$(BIN)/python -m sandbox.mutants --jobs $(JOBS)
+
+screenshots: chromium ## Renew the documentation's pictures of the registration page
+	$(BIN)/python -m sandbox.screenshots
 
 clean: ## Remove what the targets made
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

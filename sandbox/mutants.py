@@ -218,6 +218,19 @@ def write_report(outcomes: Sequence[Outcome], path: Path) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
+def markdown(mutants: Sequence[Mutant]) -> str:
+    """Return the kill list of ``docs/guarantees.md``: what each flip would cost, and which test turns red."""
+    rows = [
+        f"| `{mutant.name}` | {mutant.breaks.replace('|', '/')} | {', '.join(map(_short, mutant.tests))} |"
+        for mutant in mutants
+    ]
+    return "\n".join(["| flip | what it would cost | turned red by |", "| --- | --- | --- |", *rows])
+
+
+def _short(test: str) -> str:
+    return f"`{test.rpartition('/')[2].replace('.py::', ' ').removeprefix('test_').removesuffix('.py')}`"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0 when every mutant was killed."""
     from sandbox.mutant_list import MUTANTS  # noqa: PLC0415 - the list imports this module's Mutant
@@ -226,6 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("only", nargs="*", help="names of mutants; all when none is given")
     parser.add_argument("--jobs", type=int, default=2, help="mutants judged at the same time")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
+    parser.add_argument("--markdown", action="store_true", help="print them as the table of the docs and end")
     parser.add_argument("--report", type=Path, default=REPORT)
     chosen = parser.parse_args(arguments)
     unknown = set(chosen.only) - {mutant.name for mutant in MUTANTS}
@@ -234,6 +248,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mutants = [mutant for mutant in MUTANTS if not chosen.only or mutant.name in chosen.only]
     if chosen.list:
         print("\n".join(f"{mutant.name}: {mutant.breaks}" for mutant in mutants))
+        return 0
+    if chosen.markdown:
+        print(markdown(mutants))
         return 0
     outcomes = run_all(mutants, jobs=chosen.jobs)
     print(table(outcomes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from awsmp.domain.ledger import LEDGER_SORT_KEY
@@ -29,6 +30,12 @@ def parked_events_table(name: str) -> dict[str, Any]:
     return _table(name, ("agreementId", "entryKey"), {})
 
 
+def customer_profile_table(name: str, promoted_fields: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the request for the customer-profile table, with an index of each promoted field."""
+    indexes = {f"{field}-index": ((field,), {"ProjectionType": "ALL"}) for field in promoted_fields}
+    return _table(name, ("licenseArn", "customerAWSAccountId"), indexes)
+
+
 def usage_table(name: str) -> dict[str, Any]:
     """Return the request for the usage table."""
     return _table(name, ("licenseArn", ROW_SORT_KEY), _PENDING_INDEX)
@@ -48,7 +55,7 @@ _PENDING_INDEX: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 
 def _table(
-    name: str, keys: tuple[str, ...], indexes: dict[str, tuple[tuple[str, ...], dict[str, Any]]]
+    name: str, keys: tuple[str, ...], indexes: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]]
 ) -> dict[str, Any]:
     attributes = {*keys, *(key for index_keys, _ in indexes.values() for key in index_keys)}
     request: dict[str, Any] = {

@@ -138,6 +138,8 @@ def copy_repository(target: Path) -> Path:
     """Copy what a root module of the examples reads to ``target`` and return it."""
     for name in ("modules", "examples", "lambda_dist"):
         shutil.copytree(REPOSITORY / name, target / name, ignore=shutil.ignore_patterns(".terraform*"))
+    page = Path("lambda_src") / "awsmp" / "page"
+    shutil.copytree(REPOSITORY / page, target / page)
     return target
 
 

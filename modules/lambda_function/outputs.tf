@@ -3,6 +3,11 @@ output "arn" {
   value       = aws_lambda_function.this.arn
 }
 
+output "invoke_arn" {
+  description = "ARN that API Gateway integrations call the function by."
+  value       = aws_lambda_function.this.invoke_arn
+}
+
 output "log_group_name" {
   description = "Name of the function's log group."
   value       = aws_cloudwatch_log_group.this.name

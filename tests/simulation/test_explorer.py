@@ -28,7 +28,7 @@ from tests.simulation.explorer import (
     configurations,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = pytest.mark.slow
 
 FIGURES: Final = Path("build/explorer")
 

@@ -17,7 +17,7 @@ from tests.simulation import test_sometimes
 from tests.simulation.checker import ledger_of
 from tests.simulation.machine import PROFILES, STEPS, Machine, Profile
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.slow
 
 #: Runs are cut into shards, so that two workers share them; each shard draws seeds of its own.
 SHARDS = 4
@@ -31,7 +31,6 @@ def test_there_are_five_hundred_runs_of_fifty_steps() -> None:
     assert len({name for name in STEPS if hasattr(Machine, f"_{name}")}) == len(STEPS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_nothing_is_lost_and_nothing_billed_twice(profile: Profile, shard: int) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
 from tests.simulation.faults import MARKETPLACE_FAULTS, Kind
 from tests.simulation.machine import FLAWS, FUNCTIONS, PROFILES, UNCLAIMED, Machine, branches
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+# One worker plays the runs, once for all tests.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sometimes")]
 
 #: Runs of this module, beside those of test_machine.
 RUNS = 60
@@ -119,13 +120,13 @@ BRANCHES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def met() -> Iterator[Counter[str]]:
+@cache
+def met() -> Counter[str]:
     total: Counter[str] = Counter()
     for number in range(RUNS):
         machine = Machine(PROFILES[number % len(PROFILES)], random.Random(number))
         total.update(branches(machine.play(STEPS)))
-    yield total
+    return total
 
 
 @pytest.mark.parametrize(
@@ -140,5 +141,5 @@ def met() -> Iterator[Counter[str]]:
         pytest.param(BRANCHES, id="branches"),
     ],
 )
-def test_every_named_fault_and_branch_was_met(met: Counter[str], names: list[str]) -> None:
-    assert [name for name in names if not met[name]] == []
+def test_every_named_fault_and_branch_was_met(names: list[str]) -> None:
+    assert [name for name in names if not met()[name]] == []

@@ -71,6 +71,12 @@ def events(terraform: Terraform, checkout: Path, run_directory: Path) -> ModuleT
 
 
 @pytest.fixture(scope="session")
+def registration(terraform: Terraform, checkout: Path, run_directory: Path) -> ModuleTest:
+    """The registration module, applied against mocks in several deployments."""
+    return _module_test(terraform, checkout, run_directory, "registration")
+
+
+@pytest.fixture(scope="session")
 def example_plan(terraform: Terraform, checkout: Path, run_directory: Path) -> ExamplePlan:
     """Plans an example without an account and returns its planned resources."""
 

@@ -42,7 +42,12 @@ def clashes(resources: Resources, region_of: dict[str, str]) -> list[tuple[str, 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_plans_and_nothing_in_it_shares_a_name(example: str, example_plan: ExamplePlan) -> None:
-    regions = {"metering_euw1": "eu-west-1", "metering_apse1": "ap-southeast-1"}
+    regions = {
+        "metering_apse1": "ap-southeast-1",
+        "metering_euw1": "eu-west-1",
+        "registration_apse1": "ap-southeast-1",
+        "registration_euw1": "eu-west-1",
+    }
 
     assert clashes(example_plan(example), regions) == []
 
@@ -99,3 +104,31 @@ def test_the_readme_prints_what_the_example_is(example: str) -> None:
 
     assert printed is not None
     assert re.sub(r'"git::https://example\.com/your/mirror\.git//', '"../../', printed[1]) == source
+
+
+def test_a_product_with_registration_has_a_page_an_api_and_profiles(example_plan: ExamplePlan) -> None:
+    plan = example_plan("registration")
+
+    handlers = [r.values["handler"] for r in plan.of_type("aws_lambda_function", "module.registration")]
+    assert sorted(handlers) == ["awsmp.handlers.page.handler", "awsmp.handlers.register.handler"]
+    profiles = plan["module.registration.aws_dynamodb_table.customer_profile"]
+    assert profiles["name"] == "awsmp-1example2product3code4567-customer-profile"
+    assert len(plan.of_type("aws_wafv2_web_acl_association")) == 1
+    assert len((REPOSITORY / "examples" / "registration" / "main.tf").read_text().splitlines()) <= 40
+
+
+def test_three_regions_share_one_page_and_no_profile(example_plan: ExamplePlan) -> None:
+    """One deployment owns the page; each keeps its own profiles; the subscribers table is one."""
+    plan = example_plan("three-regions-one-page")
+
+    tables = [r.values["name"] for r in plan.of_type("aws_dynamodb_table")]
+    assert tables.count("awsmp-subscribers") == 1
+    assert tables.count("awsmp-1example2product3code4567-customer-profile") == 3
+    assert [r for r in plan.of_type("aws_dynamodb_table") if r.values.get("replica")] == []
+    roles = [
+        r.values["description"]
+        for r in plan.of_type("aws_iam_role")
+        if "API Gateway" in r.values["description"]
+    ]
+    assert len(roles) == 3
+    assert len(plan.of_type("aws_wafv2_web_acl_association")) == 3

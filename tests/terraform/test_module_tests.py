@@ -17,7 +17,7 @@ FILES = sorted(
     for path in MODULES.glob("*/tests/*.tftest.hcl")
     if not path.name.startswith("deployment_")
 )
-PUBLIC = ("events", "metering")
+PUBLIC = ("events", "metering", "registration")
 
 
 def runs_of(file: Path) -> list[str]:

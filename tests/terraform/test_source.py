@@ -10,7 +10,7 @@ import pytest
 from tests.terraform.tool import REPOSITORY, Terraform
 
 MODULES = sorted(path.parent for path in (REPOSITORY / "modules").glob("*/main.tf"))
-PUBLIC = [path for path in MODULES if path.name in {"events", "metering"}]
+PUBLIC = [path for path in MODULES if path.name in {"events", "metering", "registration"}]
 EXAMPLES = sorted(path.parent for path in (REPOSITORY / "examples").glob("*/main.tf"))
 
 
@@ -39,7 +39,7 @@ def test_every_variable_has_a_type_and_a_description(module: Path) -> None:
 
 @pytest.mark.parametrize("module", PUBLIC, ids=lambda path: path.name)
 def test_every_variable_is_validated_or_cannot_be_wrong(module: Path) -> None:
-    free = {"deletion_protection"}
+    free = {"create_web_acl", "deletion_protection", "manage_api_gateway_account"}
     for name, body in blocks(module, "variable").items():
         assert name in free or "validation {" in body, name
 
@@ -63,7 +63,7 @@ def test_outputs_are_described_and_sorted(module: Path) -> None:
 def test_the_common_inputs_are_the_same_in_every_public_module() -> None:
     texts = {(module / "variables.common.tf").read_text() for module in PUBLIC}
 
-    assert len(PUBLIC) == 2
+    assert len(PUBLIC) == 3
     assert len(texts) == 1
 
 

@@ -96,3 +96,8 @@ def test_every_mutant_applies_once_and_names_tests_that_exist(mutant: Mutant) ->
 
 def test_the_list_is_long_enough_and_names_are_unique() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
+
+
+def test_the_kill_list_of_the_docs_is_the_list_that_is_run() -> None:
+    """``python -m sandbox.mutants --markdown`` prints it anew."""
+    assert mutants.markdown(MUTANTS) in (mutants.ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

@@ -43,13 +43,25 @@ class Metric(StrEnum):
     REQUESTS_SENT = "BatchMeterUsageRequests"
     REQUESTS_THROTTLED = "BatchMeterUsageThrottled"
     GROUPS_DISCOVERED = "GroupsDiscovered"
+    OLDEST_UNAGGREGATED_AGE_SECONDS = "OldestUnaggregatedAgeSeconds"
+    UNITS_AT_RISK = "UnitsAtRisk"
     OLDEST_UNBILLED_AGE_SECONDS = "OldestUnbilledAgeSeconds"
     SECONDS_TO_MONTH_END_WALL = "SecondsToMonthEndWallWithUsagePending"
+    DISCOVERY_RUNS_COMPLETED = "DiscoveryRunsCompleted"
+    SUBMISSION_RUNS_COMPLETED = "SubmissionRunsCompleted"
     EVENT_APPLIED = "EventApplied"
     EVENT_IGNORED = "EventIgnored"
     EVENT_STALE = "EventStale"
     EVENT_PARKED = "EventParked"
     LICENSES_FINALIZED = "LicensesFinalized"
+    FULFILLMENT_RECEIVED = "FulfillmentReceived"
+    FULFILLMENT_WITHOUT_TOKEN = "FulfillmentWithoutToken"  # noqa: S105 - a metric's name
+    BUYER_REGISTERED = "BuyerRegistered"
+    BUYER_ALREADY_REGISTERED = "BuyerAlreadyRegistered"
+    REGISTRATION_REJECTED = "RegistrationRejected"
+    TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a metric's name
+    TOKEN_INVALID = "TokenInvalid"  # noqa: S105 - a metric's name
+    REGISTRATION_FAILED = "RegistrationFailed"
 
 
 class Telemetry(Protocol):

@@ -1,0 +1,37 @@
+locals {
+  # Nothing here depends on the key itself: each role is named in full, because a loop over the module would depend on all its
+  # outputs, and through the log groups on the key. Account and partition come from a role for the same reason.
+  key_user_arns = {
+    page     = module.function["page"].role_arn
+    register = module.function["register"].role_arn
+  }
+  role_arn_parts = split(":", local.key_user_arns["register"])
+
+  kms_key_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid       = "RegistrationFunctions"
+        Effect    = "Allow"
+        Principal = { AWS = [for key in sort(keys(local.key_user_arns)) : local.key_user_arns[key]] }
+        Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+        Resource  = "*"
+      },
+      {
+        Sid       = "RegistrationLogs"
+        Effect    = "Allow"
+        Principal = { Service = "logs.${local.region.id}.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+        Resource  = "*"
+        Condition = {
+          ArnEquals = {
+            "kms:EncryptionContext:aws:logs:arn" = [
+              for name in concat([for key in local.function_keys : "/aws/lambda/${local.names.functions[key]}"], ["/aws/apigateway/${local.names.api}"]) :
+              "arn:${local.role_arn_parts[1]}:logs:${local.region.id}:${local.role_arn_parts[4]}:log-group:${name}"
+            ]
+          }
+        }
+      },
+    ]
+  })
+}
