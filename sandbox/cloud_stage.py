@@ -12,6 +12,7 @@ from typing import Any
 
 from awsmp.adapters.dynamodb import from_wire
 from awsmp.domain.ports import Metric
+from sandbox.buyer import Buyer
 from sandbox.fake_marketplace import Fault, Moment
 from sandbox.fake_marketplace.commands import to_json
 from sandbox.local_cloud import LocalCloud
@@ -29,6 +30,10 @@ class Deployment:
     event_queue_url: str
     dead_letter_queue_urls: tuple[str, ...]
     log_groups: tuple[str, ...]
+    customer_profile_table: str
+    #: The Region of the registration and its table.
+    registration_region: str
+    fulfillment_url: str
 
 
 @dataclass(slots=True)
@@ -39,6 +44,8 @@ class CloudStage:
     deployment: Deployment
     start: datetime
     dynamodb: Any = field(init=False)
+    #: Every agreement that was made without activating its licence, by account.
+    offers: dict[str, Bought] = field(init=False, default_factory=dict)
     _metrics: Counter[tuple[str, str | None]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -70,11 +77,25 @@ class CloudStage:
         )
         agreement_id = made["agreement"]["agreement_id"]
         grant = self._command("create-license", agreement_id=agreement_id)
-        return Bought(grant["arn"], agreement_id, ())
+        self.offers[account] = Bought(grant["arn"], agreement_id, ())
+        return self.offers[account]
 
     def activate(self, license_arn: str) -> Envelope:
         """See Stage."""
         return self._event("activate-license", license_arn=license_arn)
+
+    def mint_token(self, license_arn: str) -> str:
+        """Return a registration token, as AWS Marketplace gives one to the buyer's browser each time."""
+        token: str = self._command("mint-token", license_arn=license_arn)["token"]
+        return token
+
+    def expire_token(self, token: str) -> None:
+        """Let a registration token expire now."""
+        self._command("expire-token", text=token)
+
+    def browser(self, *, multipart: bool = False) -> Buyer:
+        """Return a buyer's browser that goes to the deployment's fulfilment URL."""
+        return Buyer(self.cloud.address_of(self.deployment.fulfillment_url), multipart=multipart)
 
     def deprovision(self, license_arn: str) -> Envelope:
         """See Stage."""
@@ -124,9 +145,14 @@ class CloudStage:
                         for metric in directive["Metrics"]:
                             yield metric["Name"], line.get("Reason")
 
-    def _items(self, table: str) -> list[Item]:
-        pages = self.dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+    def _items(self, table: str, region: str | None = None) -> list[Item]:
+        client = self.dynamodb if region is None else self.cloud.client("dynamodb", region=region)
+        pages = client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
         return [from_wire(item) for page in pages for item in page["Items"]]
+
+    def profiles(self) -> list[Item]:
+        """Return the rows of the customer-profile table."""
+        return self._items(self.deployment.customer_profile_table, self.deployment.registration_region)
 
     def subscribers(self) -> list[Item]:
         """See Stage."""
@@ -199,4 +225,7 @@ def deployment_of(outputs: Mapping[str, Any]) -> Deployment:
             *(queue["url"] for key, queue in sorted(queues.items()) if key.endswith("_dlq")),
         ),
         log_groups=tuple(outputs["log_group_names"]),
+        customer_profile_table=outputs["customer_profile_table"]["name"],
+        registration_region=outputs["customer_profile_table"]["region"],
+        fulfillment_url=outputs["fulfillment_url"],
     )

@@ -1,8 +1,9 @@
 """``make demo``: from ``terraform apply`` to the billed hour, on this machine.
 
-Starts the local cloud, applies ``examples/minimal`` with Terraform, subscribes 60 buyers, plays 20 hours
-of the recorded usage with planted trouble, lets the deployed functions run, and reconciles every group.
-The simulated date is fixed and crosses a month end. ``KEEP=1`` leaves the cloud running.
+Starts the local cloud, applies ``examples/registration`` with Terraform, subscribes 60 buyers, registers
+them through the deployed fulfilment URL and page, plays 20 hours of the recorded usage with planted trouble,
+lets the deployed functions run, and reconciles every group. The simulated date is fixed and crosses a month
+end. ``KEEP=1`` leaves the cloud running and prints an address that opens the page with a fresh token.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from awsmp.domain.fulfillment import Fulfillment, token_fragment
 from sandbox.cloud_stage import CloudStage, deployment_of
+from sandbox.demo_registrations import Registrations, line_of
 from sandbox.demo_report import render
 from sandbox.emulator import EmulatorUnavailable
 from sandbox.local_cloud import LocalCloud, LocalCloudError, describe
 from sandbox.simulation.play import account_problems, announce, judge, report_json, subscribe_all
 from sandbox.simulation.reconciliation import reconcile
-from sandbox.simulation.seller import Seller
+from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.trace import Usage, read_trace, totals
 from sandbox.simulation.troubles import Plan, plant_all
 from sandbox.terraform import Terraform, TerraformError, copy_repository
@@ -39,6 +42,10 @@ PRODUCT_CODE: Final = "1example2product3code4567"
 #: The cloud begins here, so that everything is deployed before the trace does.
 DEPLOYED: Final = datetime(2026, 9, 30, 8, tzinfo=UTC)
 START: Final = datetime(2026, 9, 30, 9, tzinfo=UTC)
+
+#: The buyer whose licence is activated during the trace, and the one who is still to register after it.
+NEW_CUSTOMER: Final = "555500000062"
+VISITOR: Final = "555500000063"
 
 #: The 20 hours of the trace in which most customers use something.
 FIRST_HOUR: Final = 40
@@ -83,8 +90,13 @@ output "event_dlq" { value = module.events.event_dlq }
 output "aggregated_usage_table" { value = module.metering.aggregated_usage_table }
 output "usage_table_of_demo" { value = module.metering.usage_table }
 output "queues" { value = module.metering.queues }
+output "profile_table_of_demo" { value = module.registration.customer_profile_table }
 output "log_group_names" {
-  value = concat(values(module.events.log_group_names), values(module.metering.log_group_names))
+  value = concat(
+    values(module.events.log_group_names),
+    values(module.metering.log_group_names),
+    values(module.registration.log_group_names),
+  )
 }
 """
 
@@ -100,27 +112,44 @@ def stretch() -> list[Usage]:
 
 
 def apply_example(cloud: LocalCloud, terraform: Terraform, directory: Path) -> Mapping[str, Any]:
-    """Apply ``examples/minimal`` from a copy of the repository and return its outputs."""
-    root = copy_repository(directory / "checkout") / "examples" / "minimal"
+    """Apply ``examples/registration`` from a copy of the repository and return its outputs."""
+    root = copy_repository(directory / "checkout") / "examples" / "registration"
     (root / "demo_outputs.tf").write_text(_OUTPUTS)
     terraform.init(root)
     variables = {"product_code": PRODUCT_CODE, "metering_mode": "live"}
     terraform.apply(root, variables, cloud.environment)
     shown = json.loads(terraform.run("output", "-json", cwd=root, environment=cloud.environment).stdout)
     outputs = {name: output["value"] for name, output in shown.items()}
-    return outputs | {"usage_table": outputs["usage_table_of_demo"]}
+    return outputs | {
+        "customer_profile_table": outputs["profile_table_of_demo"],
+        "usage_table": outputs["usage_table_of_demo"],
+    }
 
 
-def play(stage: CloudStage, progress: Callable[[datetime], None]) -> Plan:
-    """Play the stretch and its trouble through the deployment, until everything is drained."""
-    trace = stretch()
-    customers = sorted({usage.customer for usage in read_trace()})
+def begin(stage: CloudStage) -> tuple[Plan, Registrations]:
+    """Sell to every customer, register them and plant all trouble; return the plan of what follows."""
     seller = Seller(stage.dynamodb, stage.deployment.usage_table)
-    buyers = subscribe_all(stage, customers)
-    plan = Plan(stage, seller, trace, buyers, hours=TIMETABLE)
+    buyers = subscribe_all(stage, {usage.customer for usage in read_trace()})
+    plan = Plan(stage, seller, stretch(), buyers, hours=TIMETABLE)
+    registrations = Registrations(stage)
+    twice, expired, *everybody = (buyers[customer] for customer in sorted(buyers))
+    half = len(everybody) // 2
+    registrations.register(everybody[:half])
     announce(plan)
     plant_all(plan)
-    usages, actions = list(trace), sorted(plan.actions, key=lambda planned: planned[0])
+    # Registered before its licence is activated.
+    new = stage.offers[NEW_CUSTOMER]
+    registrations.register(
+        [*everybody[half:], Buyer("new-customer", new.license_arn, NEW_CUSTOMER, new.agreement_id)]
+    )
+    registrations.post_twice(plan, twice)
+    registrations.expire(plan, expired)
+    return plan, registrations
+
+
+def play(stage: CloudStage, plan: Plan, progress: Callable[[datetime], None]) -> None:
+    """Play the stretch and its trouble through the deployment, until everything is drained."""
+    usages, actions = list(plan.trace), sorted(plan.actions, key=lambda planned: planned[0])
     now = START
     stage.cloud.advance_to(now)
     while now < END:
@@ -129,7 +158,7 @@ def play(stage: CloudStage, progress: Callable[[datetime], None]) -> Plan:
         while usages and START + timedelta(seconds=usages[0].offset) < until:
             usage = usages.pop(0)
             at = START + timedelta(seconds=usage.offset)
-            seller.write(buyers[usage.customer], usage.dimension, at, usage.quantity)
+            plan.seller.write(plan.buyers[usage.customer], usage.dimension, at, usage.quantity)
         if until > now:
             stage.cloud.advance_to(until)
         while actions and actions[0][0] <= until:
@@ -137,7 +166,15 @@ def play(stage: CloudStage, progress: Callable[[datetime], None]) -> Plan:
         now = until
         progress(now)
     stage.cloud.settle()
-    return plan
+
+
+def page_with_fresh_token(stage: CloudStage) -> str:
+    """Return an address that opens the page as it opens for a buyer who has just subscribed."""
+    bought = stage.subscribe(VISITOR, stage.cloud.now())
+    for envelope in bought.events:
+        stage.deliver(envelope)
+    page = stage.cloud.address_of(stage.deployment.fulfillment_url).removesuffix("fulfillment")
+    return f"{page}#{token_fragment(Fulfillment(stage.mint_token(bought.license_arn)))}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -162,37 +199,38 @@ def _demo(console: Console, output: Path, directory: Path, *, keep: bool) -> int
     with LocalCloud(start_at=DEPLOYED) as cloud:
         console.print(f"local cloud on {cloud.endpoint}, its time is {cloud.now():%Y-%m-%d %H:%M} UTC")
         cloud.marketplace.command("create-product", code=PRODUCT_CODE, dimensions=["requests", "egress_kib"])
-        console.print("terraform apply of examples/minimal ...")
+        console.print("terraform apply of examples/registration ...")
         outputs = apply_example(cloud, terraform, directory)
         applied = time.monotonic() - began
         console.print(f"applied after {applied:.0f} s: usage goes to {outputs['usage_table']['name']}")
         stage = CloudStage(cloud, deployment_of(outputs), START)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[at]}"),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=console) as bar:
+        plan, registrations = begin(stage)
+        console.print(f"{len(registrations.buyers)} buyers registered after {time.monotonic() - began:.0f} s")
+        with Progress(*_COLUMNS, console=console) as bar:
             task = bar.add_task("pipeline", total=1.0, at="")
-            plan = play(
+            play(
                 stage,
+                plan,
                 lambda now: bar.update(
                     task, completed=(now - START) / (END - START), at=f"{now:%Y-%m-%d %H:%M}"
                 ),
             )
         accounts = reconcile(stage, plan.seller.written())
         problems = account_problems(plan, accounts, totals(plan.trace))
+        problems += registrations.problems()
         if dead := stage.dead_letters():
             problems.append(f"{dead} messages in dead-letter queues")
         report = report_json(
             accounts, requests=stage.requests(), outcomes=judge(plan, accounts), problems=problems
-        )
+        ) | {"registrations": registrations.to_json()}
         seconds = time.monotonic() - began
         _write(output, accounts, report, seconds)
         _show(console, report, seconds, output)
         if keep:
             console.print(describe(cloud))
+            # Whole on one line, however narrow the terminal is: it is to be copied.
+            console.print("\nThe registration page, with a fresh token (good for four hours):")
+            console.print(page_with_fresh_token(stage), soft_wrap=True, highlight=False)
             _wait(console)
     return 1 if problems else 0
 
@@ -205,6 +243,7 @@ def _write(output: Path, accounts: list[Any], report: Mapping[str, Any], seconds
         ("simulated time", f"{START:%Y-%m-%d %H:%M} to {END:%Y-%m-%d %H:%M} UTC, across a month end"),
         ("BatchMeterUsage requests", f"{requests['count']}, {requests['throttled']} refused for pace"),
         ("groups", f"{len(report['groups']):,}"),
+        ("registrations through the deployed page", line_of(report["registrations"])),
         ("took", f"{seconds:.0f} s"),
     )
     (output / "report.html").write_text(render("AWS Marketplace metering demo", accounts, report, facts))
@@ -221,6 +260,7 @@ def _show(console: Console, report: Mapping[str, Any], seconds: float, output: P
         for reason, quantity in line["surfacedByReason"].items():
             table.add_row(f"  {reason}", "", "", "", f"{quantity:,}", "", style="dim")
     console.print(table)
+    console.print(f"registrations: {line_of(report['registrations'])}")
     for trouble in report["troubles"]:
         console.print(f"{'ok ' if trouble['asExpected'] else 'BAD'} {trouble['name']}: {trouble['outcome']}")
     requests = report["requests"]

@@ -29,6 +29,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
 from sandbox.emulator import Emulator, EmulatorUnavailable, emulator
 from sandbox.emulator_launcher import PATH as CLOCK_PATH
@@ -209,6 +210,20 @@ class LocalCloud:
     def client(self, service: str, *, region: str | None = None, account_id: str = ACCOUNT_ID) -> Any:
         """Return a boto3 client of the emulator."""
         return self.emulator.client(service, region=region or self.region, account_id=account_id)
+
+    def address_of(self, url: str) -> str:
+        """Return where this cloud serves a URL of API Gateway's own, ``https://ID.execute-api.REGION...``.
+
+        Raises
+        ------
+        ValueError
+            The URL is of another host: the cloud serves no custom domain.
+        """
+        address = urlsplit(url)
+        api_id, service, *_ = [*(address.hostname or "").split("."), ""]
+        if service != "execute-api":
+            raise ValueError(f"no URL of API Gateway: {url}")
+        return f"{self.endpoint}/_aws/execute-api/{api_id}{address.path}"
 
     def now(self) -> datetime:
         """Return the simulated time, aware, in UTC."""

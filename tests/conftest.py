@@ -18,9 +18,35 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 COVERED = ("unit", "contract")
 
 
+#: Whole folders and modules that the quick tier leaves out: together they take longer than everything else.
+SLOW = (
+    "browser",
+    "e2e",
+    "simulation",
+    "contract/test_dynamodb_behaviour.py",
+    "contract/test_sqs_behaviour.py",
+    "terraform/test_provider_range.py",
+    "unit/notifications/test_crash_points.py",
+    "unit/notifications/test_interleavings.py",
+    "unit/notifications/test_races.py",
+    "unit/notifications/test_smtp_transport.py",
+    "unit/notifications/test_store.py",
+    "unit/test_costs.py",
+    "unit/test_deprovision_cleanup.py",
+    "unit/test_handlers_moto.py",
+    "unit/test_module_docs.py",
+    "unit/test_money_at_risk.py",
+    "unit/test_submitter_pace.py",
+    "unit/test_subscription_stores.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave every other folder's tests out of the coverage."""
+    """Leave other folders' tests out of the coverage, and what is slow as a whole out of the quick tier."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] not in COVERED:
+        path = item.path.relative_to(here)
+        if path.parts[0] not in COVERED:
             item.add_marker(pytest.mark.no_cover)
+        if path.parts[0] in SLOW or path.as_posix() in SLOW:
+            item.add_marker(pytest.mark.slow)

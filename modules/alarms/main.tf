@@ -4,18 +4,25 @@ locals {
     alarm  = var.alarm_topic == null ? var.notice_topic : var.alarm_topic
     notice = var.notice_topic == null ? var.alarm_topic : var.notice_topic
   }
+
+  descriptions = {
+    for key, alarm in var.alarms : key => join(" ", compact([
+      alarm.description,
+      var.runbook_base_url == null ? null : "Runbook: ${var.runbook_base_url}/${coalesce(alarm.runbook, key)}.md",
+    ]))
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "this" {
   for_each = var.alarms
 
   alarm_name          = "${var.name_base}-${each.key}"
-  alarm_description   = each.value.description
+  alarm_description   = local.descriptions[each.key]
   namespace           = each.value.namespace
   metric_name         = each.value.metric_name
   dimensions          = each.value.dimensions
   statistic           = each.value.statistic
-  comparison_operator = "GreaterThanOrEqualToThreshold"
+  comparison_operator = each.value.comparison_operator
   threshold           = lookup(var.thresholds, each.key, each.value.threshold)
   period              = each.value.period_seconds
   evaluation_periods  = each.value.evaluation_periods

@@ -1,43 +1,91 @@
 locals {
+  metric_dimensions = { Environment = local.environment, ProductCode = "all" }
+  metric_namespace  = "AWSMarketplaceMetering"
+
   alarms = {
+    deprovision-cleanup-did-not-run = {
+      description         = "The function that ends licences was not called for 30 minutes: they stay in deprovisioning after their last hour. No usage is lost and there is no deadline, but each minute's run reads more."
+      severity            = "notice"
+      namespace           = "AWS/Lambda"
+      metric_name         = "Invocations"
+      dimensions          = tomap({ FunctionName = local.names.functions["deprovision-cleanup"] })
+      comparison_operator = "LessThanThreshold"
+      period_seconds      = 900
+      evaluation_periods  = 2
+      treat_missing_data  = "breaching"
+    }
+    deprovision-cleanup-errors = {
+      description = "Licences stay in deprovisioning after their last hour: no usage is lost and there is no deadline, but the index of pending licences grows and each minute's run reads more."
+      severity    = "notice"
+      namespace   = "AWS/Lambda"
+      metric_name = "Errors"
+      dimensions  = tomap({ FunctionName = local.names.functions["deprovision-cleanup"] })
+      statistic   = "Sum"
+    }
+    event-rule-failed = {
+      description = "EventBridge could not hand a subscription event to ${local.names.queue}; it tries its DLQ, and what does not reach that either is lost. For a cancelled licence, the last hour of metering may already run."
+      severity    = "alarm"
+      namespace   = "AWS/Events"
+      metric_name = "FailedInvocations"
+      dimensions  = tomap({ RuleName = local.names.event_rule })
+    }
     events-dlq = {
       description = "A subscription event could not be applied: a licence's status is wrong, and for a cancelled one its last hour of metering may already run. Read and redrive ${local.names.queue}-dlq."
       severity    = "alarm"
       namespace   = "AWS/SQS"
       metric_name = "ApproximateNumberOfMessagesVisible"
-      dimensions  = { QueueName = "${local.names.queue}-dlq" }
+      dimensions  = tomap({ QueueName = "${local.names.queue}-dlq" })
       statistic   = "Maximum"
     }
+    events-oldest-message = {
+      description = "A subscription event has waited for 15 minutes: the subscription function does not run or does not get on. The usage of a cancelled licence is lost one hour after it was deprovisioned: at most 45 minutes are left."
+      severity    = "alarm"
+      namespace   = "AWS/SQS"
+      metric_name = "ApproximateAgeOfOldestMessage"
+      dimensions  = tomap({ QueueName = local.names.queue })
+      statistic   = "Maximum"
+      threshold   = 900
+    }
+    schedule-deprovision-cleanup-failed = {
+      description        = "EventBridge cannot call the function that ends licences: they stay in deprovisioning after their last hour. No usage is lost and there is no deadline."
+      severity           = "notice"
+      namespace          = "AWS/Events"
+      metric_name        = "FailedInvocations"
+      dimensions         = tomap({ RuleName = local.names.schedule_rule })
+      period_seconds     = 900
+      evaluation_periods = 2
+    }
     subscription-errors = {
-      description = "The subscription function fails as a whole: events wait in ${local.names.queue} and are lost to its DLQ after five tries."
+      description = "The subscription function fails as a whole: events wait in ${local.names.queue} and go to its DLQ after five tries. The usage of a cancelled licence is lost one hour after it was deprovisioned."
       severity    = "alarm"
       namespace   = "AWS/Lambda"
       metric_name = "Errors"
-      dimensions  = { FunctionName = local.names.functions.subscription }
-      statistic   = "Sum"
-    }
-    deprovision-cleanup-errors = {
-      description = "Licences stay in deprovisioning after their last hour: no usage is lost, but the index of pending licences grows and each minute's run reads more."
-      severity    = "notice"
-      namespace   = "AWS/Lambda"
-      metric_name = "Errors"
-      dimensions  = { FunctionName = local.names.functions["deprovision-cleanup"] }
+      dimensions  = tomap({ FunctionName = local.names.functions.subscription })
       statistic   = "Sum"
     }
   }
 
-  alarm_keys = ["deprovision-cleanup-errors", "events-dlq", "subscription-errors"]
+  alarm_keys = [
+    "deprovision-cleanup-did-not-run",
+    "deprovision-cleanup-errors",
+    "event-rule-failed",
+    "events-dlq",
+    "events-oldest-message",
+    "schedule-deprovision-cleanup-failed",
+    "subscription-errors",
+  ]
 }
 
 module "alarms" {
   source = "../alarms"
 
-  alarms       = local.alarms
-  name_base    = local.names.alarms
-  alarm_topic  = var.alarm_topic
-  notice_topic = var.notice_topic
-  tags         = var.tags
-  thresholds   = var.alarm_thresholds
+  alarms           = local.alarms
+  name_base        = local.names.alarms
+  alarm_topic      = var.alarm_topic
+  notice_topic     = var.notice_topic
+  runbook_base_url = var.runbook_base_url
+  tags             = var.tags
+  thresholds       = var.alarm_thresholds
 }
 
 check "alarms_notify_somebody" {

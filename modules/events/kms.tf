@@ -9,6 +9,9 @@ locals {
   partition  = local.arn_parts[1]
   account_id = local.arn_parts[4]
 
+  # China's CloudWatch Logs is the one service here whose principal does not end as everywhere else.
+  logs_suffix = local.partition == "aws-cn" ? "amazonaws.com.cn" : "amazonaws.com"
+
   kms_key_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
@@ -31,7 +34,7 @@ locals {
       {
         Sid       = "EventsLogs"
         Effect    = "Allow"
-        Principal = { Service = "logs.${local.region.id}.amazonaws.com" }
+        Principal = { Service = "logs.${local.region.id}.${local.logs_suffix}" }
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
         Resource  = "*"
         Condition = {

@@ -3,6 +3,11 @@ output "alarm_arns" {
   value       = module.alarms.arns
 }
 
+output "dashboard_name" {
+  description = "Name of the CloudWatch dashboard; null without one."
+  value       = one(module.dashboard[*].name)
+}
+
 output "event_dlq" {
   description = "Dead-letter queue of the subscription events: `name`, `arn`, `url`."
   value = {

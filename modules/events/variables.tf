@@ -15,6 +15,11 @@ variable "forward_event_buses" {
     ])
     error_message = "A forward event bus is given by its ARN, in the Region that is its key, such as eu-west-1 = { arn = \"arn:aws:events:eu-west-1:111122223333:event-bus/name\" }; got ${jsonencode({ for region, bus in var.forward_event_buses : region => bus.arn })}."
   }
+
+  validation {
+    condition     = length(jsonencode({ for region, bus in var.forward_event_buses : region => bus.arn })) <= 1500
+    error_message = "forward_event_buses take at most 1500 characters of a function's environment, which AWS limits to 4 KB; ${length(var.forward_event_buses)} buses take ${length(jsonencode({ for region, bus in var.forward_event_buses : region => bus.arn }))}."
+  }
 }
 
 variable "product_codes" {
@@ -26,6 +31,11 @@ variable "product_codes" {
   validation {
     condition     = alltrue([for code in var.product_codes : can(regex("^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", code))])
     error_message = "A product code is 1 to 64 letters, digits, hyphens and underscores; got ${join(", ", var.product_codes)}."
+  }
+
+  validation {
+    condition     = length(join(",", var.product_codes)) <= 1500
+    error_message = "product_codes take at most 1500 characters of a function's environment, which AWS limits to 4 KB; ${length(var.product_codes)} codes take ${length(join(",", var.product_codes))}. Leave it empty to follow every product."
   }
 }
 
@@ -43,6 +53,11 @@ variable "sandbox_event_sources" {
   validation {
     condition     = length(var.sandbox_event_sources) == 0 || var.environment != null
     error_message = "sandbox_event_sources needs an environment (such as \"sandbox\"): a production deployment takes events from AWS Marketplace only. Got ${join(", ", var.sandbox_event_sources)} with environment = null."
+  }
+
+  validation {
+    condition     = length(join(",", var.sandbox_event_sources)) <= 1000
+    error_message = "sandbox_event_sources take at most 1000 characters, because an event pattern has 2048; got ${length(join(",", var.sandbox_event_sources))}."
   }
 }
 

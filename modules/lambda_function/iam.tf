@@ -29,6 +29,12 @@ locals {
       # ec2:Describe* has no resource level, and Lambda does not tag the interfaces that it makes.
       resources = ["*"]
     }],
+    [for on in var.tracing ? [true] : [] : {
+      sid     = "Tracing"
+      actions = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+      # X-Ray has no resource level for what is written.
+      resources = ["*"]
+    }],
     var.statements,
   )
 

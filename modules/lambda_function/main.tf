@@ -24,12 +24,12 @@ resource "aws_cloudwatch_log_group" "this" {
 }
 
 resource "aws_lambda_function" "this" {
-  #checkov:skip=CKV_AWS_50:no tracing, because X-Ray would need a permission on every resource; each log line carries the record's key and each outcome is a metric
+  #checkov:skip=CKV_AWS_50:optional through tracing, because X-Ray needs a permission on every resource; each log line carries the record's key and each outcome is a metric
   #checkov:skip=CKV_AWS_115:optional through reserved_concurrency, because new accounts may have no concurrency to reserve; two runs at once are harmless by conditional writes
   #checkov:skip=CKV_AWS_116:queue-fed functions dead-letter in SQS; a scheduled run that fails is repeated by the next tick and alarms through Errors
   #checkov:skip=CKV_AWS_117:optional through vpc; the function calls only public AWS endpoints, over TLS, and listens to nothing
   #checkov:skip=CKV_AWS_173:Lambda encrypts the environment with its own key unless kms_key is given; it holds names and limits, no secret
-  #checkov:skip=CKV_AWS_272:the zip's SHA-256 is pinned in source_code_hash and anybody can rebuild the same bytes from source
+  #checkov:skip=CKV_AWS_272:optional through code_signing; the zip's SHA-256 is pinned in source_code_hash and anybody can rebuild the same bytes from source
   function_name                  = var.name
   description                    = var.description
   role                           = var.role == null ? aws_iam_role.this[0].arn : var.role.arn
@@ -41,6 +41,7 @@ resource "aws_lambda_function" "this" {
   timeout                        = var.timeout_seconds
   reserved_concurrent_executions = var.reserved_concurrency
   kms_key_arn                    = try(var.kms_key.arn, null)
+  code_signing_config_arn        = try(var.code_signing.arn, null)
   filename                       = var.code.path == null ? null : terraform_data.code.output
   s3_bucket                      = var.code.s3_bucket
   s3_key                         = var.code.s3_key
@@ -59,7 +60,7 @@ resource "aws_lambda_function" "this" {
   }
 
   tracing_config {
-    mode = "PassThrough"
+    mode = var.tracing ? "Active" : "PassThrough"
   }
 
   dynamic "vpc_config" {

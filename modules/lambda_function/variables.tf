@@ -54,7 +54,7 @@ variable "runtime" {
 }
 
 variable "statements" {
-  description = "What the function may do beside logging: one IAM statement each. Reading its queues, its VPC and its KMS key are added here."
+  description = "What the function may do beside logging: one IAM statement each. Reading its queues, its VPC, its KMS key and tracing are added here."
   type = list(object({
     sid       = string
     actions   = list(string)
@@ -74,6 +74,12 @@ variable "architecture" {
   type        = string
   default     = "arm64"
   nullable    = false
+}
+
+variable "code_signing" {
+  description = "Code signing configuration that the code must satisfy; null for none."
+  type        = object({ arn = string })
+  default     = null
 }
 
 variable "event_sources" {
@@ -143,6 +149,13 @@ variable "tags" {
   description = "Tags of everything made here."
   type        = map(string)
   default     = {}
+  nullable    = false
+}
+
+variable "tracing" {
+  description = "Whether AWS X-Ray records the function's runs."
+  type        = bool
+  default     = false
   nullable    = false
 }
 

@@ -2,7 +2,8 @@ locals {
   s3        = try(var.lambda_package.s3, null)
   directory = local.s3 == null ? coalesce(try(var.lambda_package.directory, null), "${path.module}/../../lambda_dist") : null
 
-  # The bytes in S3 are copies of the committed zips, so the committed manifest describes them as well.
+  # The bytes in S3 are copies of the committed zips, so the committed manifest describes them as well. Signed copies have another hash in
+  # Lambda, which the provider does not compare: a new release is seen by the committed one.
   manifest = jsondecode(file("${coalesce(local.directory, "${path.module}/../../lambda_dist")}/manifest.json"))
 
   names = {

@@ -12,6 +12,10 @@ locals {
   partition  = local.arn_parts[1]
   account_id = local.arn_parts[4]
 
+  # China's CloudWatch Logs is the one service here whose principal does not end as everywhere else.
+  dns_suffix  = lookup({ aws-cn = "amazonaws.com.cn", aws-eusc = "amazonaws.eu" }, local.partition, "amazonaws.com")
+  logs_suffix = local.partition == "aws-cn" ? "amazonaws.com.cn" : "amazonaws.com"
+
   kms_key_policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat(
@@ -26,7 +30,7 @@ locals {
         {
           Sid       = "MeteringLogs"
           Effect    = "Allow"
-          Principal = { Service = "logs.${local.region.id}.amazonaws.com" }
+          Principal = { Service = "logs.${local.region.id}.${local.logs_suffix}" }
           Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
           Resource  = "*"
           Condition = {
@@ -45,7 +49,7 @@ locals {
         Principal = { AWS = arns }
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
         Resource  = "*"
-        Condition = { StringEquals = { "kms:ViaService" = "dynamodb.${local.region.id}.amazonaws.com" } }
+        Condition = { StringEquals = { "kms:ViaService" = "dynamodb.${local.region.id}.${local.dns_suffix}" } }
       }],
     )
   })

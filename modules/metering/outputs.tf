@@ -11,6 +11,11 @@ output "alarm_arns" {
   value       = module.alarms.arns
 }
 
+output "dashboard_name" {
+  description = "Name of the CloudWatch dashboard; null without one."
+  value       = one(module.dashboard[*].name)
+}
+
 output "function_names" {
   description = "Names of the functions, by function key."
   value       = { for key, function in module.function : key => function.name }

@@ -24,6 +24,27 @@ variable "alarm_topic" {
     condition     = var.alarm_topic == null ? true : can(regex("^arn:[a-z-]+:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", var.alarm_topic.arn))
     error_message = "alarm_topic.arn is the ARN of a standard SNS topic, such as arn:aws:sns:us-east-1:111122223333:alarms (CloudWatch cannot send to FIFO topics); got ${try(var.alarm_topic.arn, "null")}."
   }
+
+  validation {
+    condition     = var.alarm_topic == null ? true : split(":", "${var.alarm_topic.arn}::::")[3] == data.aws_region.current.id
+    error_message = "CloudWatch alarms notify topics of their own Region only (${data.aws_region.current.id}); alarm_topic.arn is ${try(var.alarm_topic.arn, "null")}."
+  }
+}
+
+variable "code_signing" {
+  description = "Lambda code signing configuration that every function is checked against. Only with signed copies of the zips in S3 (`lambda_package.s3`): functions and layer are then both signed. Null: the zips' SHA-256 alone is checked."
+  type        = object({ arn = string })
+  default     = null
+
+  validation {
+    condition     = var.code_signing == null ? true : can(regex("^arn:[a-z-]+:lambda:[a-z0-9-]+:[0-9]{12}:code-signing-config:csc-[a-z0-9]{17}$", var.code_signing.arn))
+    error_message = "code_signing.arn is the ARN of a code signing configuration, such as arn:aws:lambda:us-east-1:111122223333:code-signing-config:csc-0123456789abcdef0; got ${try(var.code_signing.arn, "null")}."
+  }
+
+  validation {
+    condition     = var.code_signing == null || try(var.lambda_package.s3, null) != null
+    error_message = "code_signing.arn = ${try(var.code_signing.arn, "null")} needs lambda_package.s3, because AWS Signer signs objects in S3 and Lambda refuses an unsigned zip."
+  }
 }
 
 variable "deletion_protection" {
@@ -52,6 +73,11 @@ variable "kms_key" {
   validation {
     condition     = var.kms_key == null ? true : can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/.+$", var.kms_key.arn))
     error_message = "kms_key.arn is the ARN of a key (not of an alias), such as arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab; got ${try(var.kms_key.arn, "null")}."
+  }
+
+  validation {
+    condition     = var.kms_key == null ? true : split(":", "${var.kms_key.arn}::::")[3] == data.aws_region.current.id
+    error_message = "Tables, queues and logs take a key of their own Region only (${data.aws_region.current.id}); kms_key.arn is ${try(var.kms_key.arn, "null")}."
   }
 }
 
@@ -104,6 +130,11 @@ variable "lambda_package" {
     condition     = var.lambda_package == null ? true : (var.lambda_package.directory == null) != (var.lambda_package.s3 == null)
     error_message = "lambda_package has exactly one of directory and s3; got ${var.lambda_package == null ? "null" : var.lambda_package.directory == null ? "neither" : "both"}."
   }
+
+  validation {
+    condition     = try(var.lambda_package.s3, null) == null ? true : can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", var.lambda_package.s3.bucket)) && length(var.lambda_package.s3.prefix) <= 1000
+    error_message = "lambda_package.s3 has the name of a bucket (3 to 63 lowercase letters, digits, dots and hyphens) and a prefix of at most 1000 characters; got ${jsonencode(try(var.lambda_package.s3, null))}."
+  }
 }
 
 variable "log_retention_days" {
@@ -138,6 +169,11 @@ variable "notice_topic" {
   validation {
     condition     = var.notice_topic == null ? true : can(regex("^arn:[a-z-]+:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+$", var.notice_topic.arn))
     error_message = "notice_topic.arn is the ARN of a standard SNS topic, such as arn:aws:sns:us-east-1:111122223333:notices (CloudWatch cannot send to FIFO topics); got ${try(var.notice_topic.arn, "null")}."
+  }
+
+  validation {
+    condition     = var.notice_topic == null ? true : split(":", "${var.notice_topic.arn}::::")[3] == data.aws_region.current.id
+    error_message = "CloudWatch alarms notify topics of their own Region only (${data.aws_region.current.id}); notice_topic.arn is ${try(var.notice_topic.arn, "null")}."
   }
 }
 
@@ -208,6 +244,18 @@ variable "tags" {
     condition     = alltrue([for key in keys(var.tags) : !startswith(lower(key), "aws:") && length(key) <= 128]) && length(var.tags) <= 50
     error_message = "At most 50 tags, keys of at most 128 characters that do not begin with aws: (reserved by AWS); got the keys ${join(", ", keys(var.tags))}."
   }
+
+  validation {
+    condition     = alltrue([for text in concat(keys(var.tags), values(var.tags)) : can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]*$", text)) && length(text) <= 256]) && alltrue([for key in keys(var.tags) : length(key) > 0])
+    error_message = "Tags are letters, digits, blanks and _ . : / = + - @, values of at most 256 characters and keys that are not empty; got ${jsonencode(var.tags)}."
+  }
+}
+
+variable "tracing" {
+  description = "Whether AWS X-Ray records the functions' runs. Their roles then have two X-Ray permissions, which have no resource level, so they are on every resource."
+  type        = bool
+  default     = false
+  nullable    = false
 }
 
 variable "vpc" {
@@ -218,5 +266,15 @@ variable "vpc" {
   validation {
     condition     = var.vpc == null ? true : length(var.vpc.subnet_ids) > 0 && length(var.vpc.security_group_ids) > 0
     error_message = "vpc has at least one subnet and one security group; got ${try(length(var.vpc.subnet_ids), 0)} and ${try(length(var.vpc.security_group_ids), 0)}."
+  }
+
+  validation {
+    condition     = var.vpc == null ? true : length(var.vpc.subnet_ids) <= 16 && length(var.vpc.security_group_ids) <= 5
+    error_message = "Lambda takes at most 16 subnets and 5 security groups; got ${try(length(var.vpc.subnet_ids), 0)} and ${try(length(var.vpc.security_group_ids), 0)}."
+  }
+
+  validation {
+    condition     = var.vpc == null ? true : alltrue([for id in var.vpc.subnet_ids : can(regex("^subnet-[0-9a-f]+$", id))]) && alltrue([for id in var.vpc.security_group_ids : can(regex("^sg-[0-9a-f]+$", id))])
+    error_message = "vpc has ids such as subnet-0a1b2c3d and sg-0a1b2c3d; got ${jsonencode(var.vpc)}."
   }
 }

@@ -249,4 +249,9 @@ variable "writer_principal_arns" {
     condition     = alltrue([for arn in var.writer_principal_arns : can(regex("^arn:[a-z-]+:iam::[0-9]{12}:(root|role/.+|user/.+)$", arn))])
     error_message = "A writer is the ARN of a role, a user or an account's root, such as arn:aws:iam::444455556666:role/usage-writer; got ${join(", ", var.writer_principal_arns)}."
   }
+
+  validation {
+    condition     = length(jsonencode(var.writer_principal_arns)) <= 18000
+    error_message = "writer_principal_arns take at most 18000 characters, because a table's policy has 20 KB: give an account's root instead of its roles; got ${length(jsonencode(var.writer_principal_arns))}."
+  }
 }

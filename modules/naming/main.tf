@@ -18,4 +18,16 @@ locals {
   }
 
   region_code = join("", [for word in split("-", var.region) : lookup(local.abbreviations, word, word)])
+
+  # The endpoint list of the AWS Marketplace Metering Service in the AWS General Reference and in botocore, November 2026. GovCloud's
+  # endpoints are left out: they take MeterUsage only.
+  metering_api_regions = [
+    "af-south-1",
+    "ap-east-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
+    "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ap-southeast-4",
+    "ca-central-1", "cn-northwest-1",
+    "eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1", "eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3", "eusc-de-east-1",
+    "il-central-1", "me-central-1", "me-south-1", "sa-east-1",
+    "us-east-1", "us-east-2", "us-west-1", "us-west-2",
+  ]
 }

@@ -186,7 +186,7 @@ resource "aws_cloudwatch_log_group" "access" {
 }
 
 resource "aws_api_gateway_stage" "this" {
-  #checkov:skip=CKV_AWS_73:no tracing, because X-Ray would need a permission on every resource; access log and metrics name the route and the outcome
+  #checkov:skip=CKV_AWS_73:no tracing of the API whatever tracing says, because X-Ray would keep buyers' addresses; access log and metrics name the route and the outcome
   #checkov:skip=CKV_AWS_120:nothing here may be cached: every answer is one buyer's
   #checkov:skip=CKV2_AWS_51:browsers of buyers have no client certificate
   #checkov:skip=CKV2_AWS_4:no execution log, because at its levels it may hold headers and bodies; the access log has the outcome of every request

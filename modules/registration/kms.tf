@@ -7,6 +7,9 @@ locals {
   }
   role_arn_parts = split(":", local.key_user_arns["register"])
 
+  # China's CloudWatch Logs is the one service here whose principal does not end as everywhere else.
+  logs_suffix = local.role_arn_parts[1] == "aws-cn" ? "amazonaws.com.cn" : "amazonaws.com"
+
   kms_key_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
@@ -20,7 +23,7 @@ locals {
       {
         Sid       = "RegistrationLogs"
         Effect    = "Allow"
-        Principal = { Service = "logs.${local.region.id}.amazonaws.com" }
+        Principal = { Service = "logs.${local.region.id}.${local.logs_suffix}" }
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
         Resource  = "*"
         Condition = {

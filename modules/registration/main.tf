@@ -100,11 +100,13 @@ module "function" {
   layer_arns                = [module.package.layer_arn]
   kms_key                   = var.kms_key
   log_retention_days        = var.log_retention_days
+  code_signing              = var.code_signing
   reserved_concurrency      = lookup(var.reserved_concurrency, each.key, null)
   role                      = lookup(var.roles, each.key, null)
   role_path                 = var.role_path
   role_permissions_boundary = var.role_permissions_boundary
   tags                      = var.tags
+  tracing                   = var.tracing
   vpc                       = var.vpc
 }
 

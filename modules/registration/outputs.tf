@@ -14,6 +14,11 @@ output "customer_profile_table" {
   }
 }
 
+output "dashboard_name" {
+  description = "Name of the CloudWatch dashboard; null without one."
+  value       = one(module.dashboard[*].name)
+}
+
 output "domain_target" {
   description = "What the DNS record of `domain` points at, as an alias or a CNAME: `name` and hosted `zone_id`. Null without a domain."
   value = var.domain == null ? null : {

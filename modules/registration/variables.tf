@@ -96,6 +96,11 @@ variable "delivery" {
     condition     = var.delivery != "cloudfront" || var.page != null
     error_message = "delivery = \"${var.delivery}\" puts this module's page behind CloudFront, and page is null."
   }
+
+  validation {
+    condition     = var.delivery != "cloudfront" || length(var.tags) <= 10
+    error_message = "delivery = \"${var.delivery}\" makes S3 objects, which take at most 10 tags; got ${length(var.tags)}."
+  }
 }
 
 variable "domain" {
@@ -119,6 +124,11 @@ variable "domain" {
   validation {
     condition     = var.domain == null || var.delivery != "cloudfront" ? true : split(":", "${var.domain.certificate.arn}::::")[3] == "us-east-1"
     error_message = "CloudFront takes certificates of us-east-1 only; got \"${try(var.domain.certificate.arn, "null")}\"."
+  }
+
+  validation {
+    condition     = var.domain == null ? true : length(var.domain.name) <= 253
+    error_message = "domain.name has at most 253 characters; got ${try(length(var.domain.name), 0)}."
   }
 }
 

@@ -1,4 +1,7 @@
-"""One deployment of ``examples/minimal`` under enforced roles, and an afternoon played through it."""
+"""One deployment of ``examples/registration`` under enforced roles, and an afternoon played through it.
+
+Its registration is in another Region than the rest, so that what must stay in its Region has one to leave.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ from sandbox.simulation.stage import Bought
 from sandbox.terraform import Terraform, Values, copy_repository
 
 PRODUCT: Final = "1example2product3code4567"
+#: The Region of the registration; everything else is in us-east-1.
+REGISTRATION_REGION: Final = "eu-west-1"
 #: The cloud begins here, and Terraform has until the afternoon begins.
 DEPLOYED: Final = datetime(2026, 3, 10, 12, 5, tzinfo=UTC)
 NOON: Final = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -38,6 +43,11 @@ variable "deployment_mode" {
   default = "full"
 }
 
+provider "aws" {
+  alias  = "registration"
+  region = "eu-west-1"
+}
+
 output "product_code" { value = var.product_code }
 output "subscribers_table" { value = module.events.subscribers_table }
 output "event_queue" { value = module.events.event_queue }
@@ -45,18 +55,38 @@ output "event_dlq" { value = module.events.event_dlq }
 output "aggregated_usage_table" { value = module.metering.aggregated_usage_table }
 output "whole_usage_table" { value = module.metering.usage_table }
 output "queues" { value = module.metering.queues }
-output "function_names" { value = merge(module.events.function_names, module.metering.function_names) }
-output "role_arns" { value = merge(module.events.role_arns, module.metering.role_arns) }
+output "whole_customer_profile_table" { value = module.registration.customer_profile_table }
+output "rest_api_id" { value = module.registration.rest_api_id }
+output "function_names" {
+  value = merge(
+    module.events.function_names,
+    module.metering.function_names,
+    module.registration.function_names,
+  )
+}
+output "role_arns" {
+  value = merge(module.events.role_arns, module.metering.role_arns, module.registration.role_arns)
+}
 output "role_policies_json" {
-  value = merge(module.events.role_policies_json, module.metering.role_policies_json)
+  value = merge(
+    module.events.role_policies_json,
+    module.metering.role_policies_json,
+    module.registration.role_policies_json,
+  )
 }
 output "log_group_names" {
   value = concat(values(module.events.log_group_names), values(module.metering.log_group_names))
 }
 """
+#: The stage admits as many requests as it can, so that thousands of generated ones reach the functions.
 _OVERRIDE: Final = """
 module "metering" {
   deployment_mode = var.deployment_mode
+}
+
+module "registration" {
+  providers  = { aws = aws.registration }
+  throttling = { rate_limit = 5000, burst_limit = 5000 }
 }
 """
 
@@ -111,6 +141,10 @@ class Afternoon:
     seller: Seller
     buyers: dict[str, Buyer] = field(default_factory=dict)
     accounts: dict[tuple[str, str, str], Account] = field(default_factory=dict)
+    #: By buyer, what they entered when they registered.
+    entered: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Every registration token that a buyer's browser got.
+    tokens: list[str] = field(default_factory=list)
     access: list[dict[str, Any]] = field(default_factory=list)
     runs: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -126,6 +160,14 @@ class Afternoon:
         for envelope in bought.events if deliver else ():
             self.stage.deliver(envelope)
         return bought
+
+    def register(self, name: str, *, offer_type: str | None = None, multipart: bool = False) -> str:
+        """Have a buyer set up the account with a fresh token; return the outcome."""
+        token = self.stage.mint_token(self.buyers[name].license_arn)
+        self.tokens.append(token)
+        self.entered[name] = personal_data(name)
+        browser = self.stage.browser(multipart=multipart)
+        return browser.set_up_account(token, self.entered[name], offer_type)
 
     def write(self, name: str, dimension: str, at: timedelta, quantity: Any, **changes: Any) -> None:
         """Have the application write a row whose usage was at ``at`` after noon."""
@@ -147,6 +189,16 @@ class Afternoon:
         table = self.stage.deployment.aggregated_usage_table
         self.stage.dynamodb.put_item(TableName=table, Item=to_wire(item))
         self.seller.books[buyer.license_arn, group.ledger_sort_key] = (key_of(group), Decimal(quantity))
+
+
+def personal_data(name: str) -> dict[str, str]:
+    """Return what a buyer of this name enters; no text of it occurs anywhere else."""
+    slug = name.replace(" ", "-")
+    return {
+        "email": f"mira.{slug}@planted.example",
+        "name": f"Mira Planted {slug}",
+        "company": f"Planted & Söhne {slug}",
+    }
 
 
 def play(run: Afternoon) -> None:
@@ -175,6 +227,10 @@ def play(run: Afternoon) -> None:
         stage.deliver(envelope)
     offered = stage.offer("333344445555")
     run.buyers["new"] = Buyer("new", offered.license_arn, "333344445555", offered.agreement_id)
+    # Two licences of one account, a trial among them; and a licence that is still to be activated.
+    assert run.register("steady") == "registered"
+    assert run.register("second licence", offer_type="free-trial", multipart=True) == "registered"
+    assert run.register("new") == "registered"
 
     # In another hour's bucket: no group's row. With allocations it is stamped by another call than without.
     misfiled = {"meteringPending": "2026-03-10T10"}
@@ -198,6 +254,7 @@ def play(run: Afternoon) -> None:
 
     run.until(25 * MINUTE)
     stage.deliver(stage.activate(offered.license_arn))
+    assert run.register("leaving") == "registered"
     run.until(35 * MINUTE)
     run.write("new", "requests", 35 * MINUTE, 6)
     run.write("leaving", "requests", 35 * MINUTE, 2)
@@ -245,11 +302,11 @@ def _allocated(first: int, rest: int | None = None) -> list[dict[str, Any]]:
     return [tagged, *([{"AllocatedUsageQuantity": Decimal(rest)}] if rest else [])]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """``examples/minimal``, live, applied to a cloud that enforces the functions' roles."""
+    """``examples/registration``, live, applied to a cloud that enforces the functions' roles."""
     terraform = Terraform(tmp_path_factory.mktemp("terraform-config"))
-    root = copy_repository(tmp_path_factory.mktemp("checkout")) / "examples" / "minimal"
+    root = copy_repository(tmp_path_factory.mktemp("checkout")) / "examples" / "registration"
     (root / "beside.tf").write_text(_BESIDE)
     (root / "mode_override.tf").write_text(_OVERRIDE)
     terraform.init(root)
@@ -259,11 +316,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         applied.apply()
         shown = json.loads(terraform.run("output", "-json", cwd=root, environment=cloud.environment).stdout)
         outputs = {name: output["value"] for name, output in shown.items()}
-        outputs["usage_table"] = outputs.pop("whole_usage_table")
+        for name in ("usage_table", "customer_profile_table"):
+            outputs[name] = outputs.pop(f"whole_{name}")
         yield Deployed(cloud, terraform, root, outputs)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def afternoon(deployed: Deployed) -> Afternoon:
     """The afternoon, played once."""
     stage = CloudStage(deployed.cloud, deployment_of(deployed.outputs), DEPLOYED)

@@ -385,6 +385,13 @@ def test_a_function_meters_at_the_fake_marketplace_and_meets_its_faults(cloud: L
     assert honoured["quantity"] == 17
 
 
+def test_it_knows_where_it_serves_api_gateways_own_urls_and_serves_no_other(cloud: LocalCloud) -> None:
+    url = "https://abcdef1234.execute-api.eu-west-1.amazonaws.com/prod/register"
+    assert cloud.address_of(url) == f"{cloud.endpoint}/_aws/execute-api/abcdef1234/prod/register"
+    with pytest.raises(ValueError, match="no URL of API Gateway"):
+        cloud.address_of("https://register.example.com/fulfillment")
+
+
 def test_every_printed_example_works() -> None:
     with LocalCloud(start_at=START) as cloud:
         for request in cloud.examples():

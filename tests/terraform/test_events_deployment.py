@@ -248,9 +248,18 @@ def test_the_dlq_and_both_functions_alarm(plain: Resources, estate: Resources) -
 
     assert {key: (alarm["metric_name"], alarm["dimensions"]) for key, alarm in found.items()} == {
         "events-dlq": ("ApproximateNumberOfMessagesVisible", {"QueueName": "awsmp-events-dlq"}),
+        "events-oldest-message": ("ApproximateAgeOfOldestMessage", {"QueueName": "awsmp-events"}),
+        "event-rule-failed": ("FailedInvocations", {"RuleName": "awsmp-events"}),
+        "schedule-deprovision-cleanup-failed": (
+            "FailedInvocations",
+            {"RuleName": "awsmp-deprovision-cleanup"},
+        ),
         "subscription-errors": ("Errors", {"FunctionName": "awsmp-subscription"}),
+        "deprovision-cleanup-did-not-run": ("Invocations", {"FunctionName": "awsmp-deprovision-cleanup"}),
         "deprovision-cleanup-errors": ("Errors", {"FunctionName": "awsmp-deprovision-cleanup"}),
     }
+    silent = found.pop("deprovision-cleanup-did-not-run")
+    assert (silent["treat_missing_data"], silent["comparison_operator"]) == ("breaching", "LessThanThreshold")
     assert all(alarm["treat_missing_data"] == "notBreaching" for alarm in found.values())
     assert {len(alarm["alarm_actions"]) for alarm in found.values()} == {1}
     notices = {
@@ -258,7 +267,11 @@ def test_the_dlq_and_both_functions_alarm(plain: Resources, estate: Resources) -
         for r in estate.of_type("aws_cloudwatch_metric_alarm")
         if r.values["alarm_actions"][0].endswith(":notices")
     }
-    assert notices == {"deprovision-cleanup-errors"}
+    assert notices == {
+        "deprovision-cleanup-did-not-run",
+        "deprovision-cleanup-errors",
+        "schedule-deprovision-cleanup-failed",
+    }
 
 
 def test_an_environment_changes_every_name(plain: Resources, estate: Resources) -> None:

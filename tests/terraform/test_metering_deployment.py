@@ -520,18 +520,22 @@ BUSINESS = {
     Metric.OUTCOME_UNKNOWN,
     Metric.DRY_RUN_NOT_BILLED,
 }
+PENDING_USAGE = {Metric.OLDEST_UNBILLED_AGE_SECONDS, Metric.SECONDS_TO_MONTH_END_WALL}
+RUNS = {"full": {Metric.DISCOVERY_RUNS_COMPLETED, Metric.SUBMISSION_RUNS_COMPLETED},
+        "direct_submit": {Metric.SUBMISSION_RUNS_COMPLETED}}  # fmt: skip
 
 
 @pytest.mark.parametrize("run", ["full", "direct_submit"])
 def test_everything_that_is_surfaced_alarms(run: str, metering: ModuleTest) -> None:
-    alarms = [
-        r.values
+    """What each of these alarms makes of the metrics is played in test_alarm_behaviour."""
+    alarms = {
+        r.values["metric_name"]: r.values
         for r in metering.states[run].of_type("aws_cloudwatch_metric_alarm")
         if r.values["namespace"] == "AWSMarketplaceMetering"
-    ]
+    }
 
-    assert {alarm["metric_name"] for alarm in alarms} == {str(metric) for metric in BUSINESS}
-    for alarm in alarms:
+    assert set(alarms) == {str(metric) for metric in BUSINESS | PENDING_USAGE | RUNS[run]}
+    for alarm in (alarms[metric] for metric in BUSINESS):
         assert alarm["dimensions"] == {"ProductCode": "1example2product3code4567", "Environment": "default"}
         assert (alarm["statistic"], alarm["threshold"]) == ("Sum", 1)
         assert alarm["comparison_operator"] == "GreaterThanOrEqualToThreshold"
@@ -539,19 +543,24 @@ def test_everything_that_is_surfaced_alarms(run: str, metering: ModuleTest) -> N
 
 
 def test_every_dlq_and_every_function_alarms(full: Resources, direct: Resources) -> None:
-    def watched(state: Resources, namespace: str, dimension: str) -> dict[str, str]:
+    def watched(state: Resources, metric: str) -> set[str]:
         return {
-            r.values["dimensions"][dimension]: r.values["metric_name"]
+            name.removeprefix(f"{BASE}-")
             for r in state.of_type("aws_cloudwatch_metric_alarm")
-            if r.values["namespace"] == namespace
+            for name in r.values["dimensions"].values()
+            if r.values["metric_name"] == metric
         }
 
     dlqs = {r.values["name"] for r in full.of_type("aws_sqs_queue") if r.address.endswith(".dlq")}
-    assert watched(full, "AWS/SQS", "QueueName") == dict.fromkeys(dlqs, "ApproximateNumberOfMessagesVisible")
-    assert watched(direct, "AWS/SQS", "QueueName") == {}
-    for state in (full, direct):
-        functions = {r.values["function_name"] for r in state.of_type("aws_lambda_function")}
-        assert watched(state, "AWS/Lambda", "FunctionName") == dict.fromkeys(functions, "Errors")
+    assert watched(full, "ApproximateNumberOfMessagesVisible") == {n.removeprefix(f"{BASE}-") for n in dlqs}
+    assert watched(full, "ApproximateAgeOfOldestMessage") == {"work", "deprovision-work"}
+    assert watched(direct, "ApproximateNumberOfMessagesVisible") == set()
+    assert watched(direct, "ApproximateAgeOfOldestMessage") == set()
+    assert watched(full, "Errors") == FUNCTIONS
+    assert watched(full, "Throttles") == {"aggregator", "submitter"}
+    assert watched(full, "Invocations") == SCHEDULED
+    assert watched(direct, "Errors") == watched(direct, "Invocations") == {"expiry", "submitter"}
+    assert watched(direct, "Throttles") == {"submitter"}
 
 
 def test_what_can_wait_goes_to_the_notice_topic(estate: Resources, full: Resources) -> None:
@@ -563,15 +572,22 @@ def test_what_can_wait_goes_to_the_notice_topic(estate: Resources, full: Resourc
             found.setdefault(topic.rsplit(":", 1)[1], set()).add(alarm.key)
         return found
 
-    assert topics(estate)["notices"] == {"cleanup-errors", "dry-run-not-billed", "usage-record-unprocessed"}
+    assert topics(estate)["notices"] == {
+        "aggregator-throttles",
+        "cleanup-errors",
+        "dry-run-not-billed",
+        "submitter-throttles",
+        "usage-record-unprocessed",
+    }
     assert set(topics(full)) == {"alarms"}
 
 
-def test_a_threshold_can_be_set(estate: Resources) -> None:
-    alarms = {r.key: r.values["threshold"] for r in estate.of_type("aws_cloudwatch_metric_alarm")}
+def test_a_threshold_can_be_set(estate: Resources, full: Resources) -> None:
+    def thresholds(state: Resources) -> dict[str, float]:
+        return {r.key: r.values["threshold"] for r in state.of_type("aws_cloudwatch_metric_alarm")}
 
-    assert alarms.pop("usage-record-rejected") == 5
-    assert set(alarms.values()) == {1}
+    assert thresholds(full)["usage-record-rejected"] == 1
+    assert thresholds(estate) == thresholds(full) | {"usage-record-rejected": 5}
 
 
 # --- Everything ---------------------------------------------------------------------------------------------

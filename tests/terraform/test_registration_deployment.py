@@ -12,7 +12,7 @@ import pytest
 from awsmp.adapters.page_files import packaged_page
 from awsmp.composition_page import PageSettings
 from awsmp.composition_registration import Settings
-from awsmp.domain.customer_profiles import PROFILE_ATTRIBUTES
+from awsmp.domain.customer_profiles import PROFILE_ATTRIBUTES, RefusalCode
 from awsmp.domain.http import SECURITY_HEADERS
 from awsmp.domain.page import ASSETS, INDEX, Page
 from awsmp.domain.ports import Metric
@@ -893,6 +893,7 @@ def test_every_way_to_turn_a_buyer_away_alarms(regional: Resources, estate: Reso
 
     assert {key: (a["namespace"], a["metric_name"], a["dimensions"]) for key, a in found.items()} == {
         "page-errors": ("AWS/Lambda", "Errors", {"FunctionName": f"{BASE}-page"}),
+        "page-throttles": ("AWS/Lambda", "Throttles", {"FunctionName": f"{BASE}-page"}),
         "register-errors": ("AWS/Lambda", "Errors", {"FunctionName": f"{BASE}-register"}),
         "register-throttles": ("AWS/Lambda", "Throttles", {"FunctionName": f"{BASE}-register"}),
         "registration-api-5xx": (
@@ -904,6 +905,16 @@ def test_every_way_to_turn_a_buyer_away_alarms(regional: Resources, estate: Reso
             "AWSMarketplaceMetering",
             str(Metric.REGISTRATION_FAILED),
             {"ProductCode": PRODUCT, "Environment": "default"},
+        ),
+        "registration-missing-license": (
+            "AWSMarketplaceMetering",
+            str(Metric.REGISTRATION_REJECTED),
+            {"ProductCode": PRODUCT, "Environment": "default", "Reason": str(RefusalCode.MISSING_LICENSE)},
+        ),
+        "registration-wrong-product": (
+            "AWSMarketplaceMetering",
+            str(Metric.REGISTRATION_REJECTED),
+            {"ProductCode": PRODUCT, "Environment": "default", "Reason": str(RefusalCode.WRONG_PRODUCT)},
         ),
     }
     for alarm in found.values():

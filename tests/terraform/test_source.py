@@ -39,7 +39,13 @@ def test_every_variable_has_a_type_and_a_description(module: Path) -> None:
 
 @pytest.mark.parametrize("module", PUBLIC, ids=lambda path: path.name)
 def test_every_variable_is_validated_or_cannot_be_wrong(module: Path) -> None:
-    free = {"create_web_acl", "deletion_protection", "manage_api_gateway_account"}
+    free = {
+        "create_dashboard",
+        "create_web_acl",
+        "deletion_protection",
+        "manage_api_gateway_account",
+        "tracing",
+    }
     for name, body in blocks(module, "variable").items():
         assert name in free or "validation {" in body, name
 
@@ -65,6 +71,13 @@ def test_the_common_inputs_are_the_same_in_every_public_module() -> None:
 
     assert len(PUBLIC) == 3
     assert len(texts) == 1
+
+
+def test_the_inputs_of_alarms_and_dashboards_are_the_same_wherever_they_are() -> None:
+    texts = [path.read_text() for module in PUBLIC for path in module.glob("variables.observability.tf")]
+
+    assert len(texts) == len(PUBLIC)
+    assert len(set(texts)) == 1
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)

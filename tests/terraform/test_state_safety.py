@@ -45,8 +45,9 @@ variable "generation" {
   default = "1"
 }
 
-resource "terraform_data" "before" {
-  input = var.generation
+module "before" {
+  source     = "./before"
+  generation = var.generation
 }
 
 module "metering" {
@@ -61,7 +62,17 @@ module "metering" {
     region = "us-east-1"
   }
 
-  depends_on = [terraform_data.before]
+  depends_on = [module.before]
+}
+"""
+
+BEFORE = """
+variable "generation" {
+  type = string
+}
+
+resource "terraform_data" "this" {
+  input = var.generation
 }
 """
 
@@ -108,8 +119,9 @@ def made(plan: Values) -> dict[str, list[str]]:
 def deployment(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     checkout = copy_repository(tmp_path_factory.mktemp("deployed"))
     root = checkout / "root"
-    root.mkdir()
+    (root / "before").mkdir(parents=True)
     (root / "main.tf").write_text(ROOT)
+    (root / "before" / "main.tf").write_text(BEFORE)
     terraform.init(root)
     with emulator() as cloud:
         environment = {
@@ -125,12 +137,22 @@ def test_a_second_plan_is_empty(deployment: Deployment) -> None:
     assert made(deployment.plan()) == {}
 
 
-def test_a_callers_depends_on_replaces_nothing(deployment: Deployment) -> None:
-    """It defers the module's data source; names and roles must not follow it."""
+def test_a_callers_depends_on_plans_nothing(deployment: Deployment) -> None:
+    """It defers the module's data source; nothing that exists may follow it."""
     changes = made(deployment.plan(generation="2"))
 
-    assert changes.pop("terraform_data.before") == ["update"]
-    assert {address: what for address, what in changes.items() if what != ["update"]} == {}
+    assert changes == {"module.before.terraform_data.this": ["update"]}
+
+
+def test_another_data_directory_changes_nothing(deployment: Deployment, tmp_path: Path) -> None:
+    """Some runners keep providers and modules elsewhere: ``path.module`` and ``filename`` must not follow."""
+    elsewhere = {**deployment.environment, "TF_DATA_DIR": str(tmp_path / "data")}
+    deployment.terraform.run("init", "-no-color", "-input=false", cwd=deployment.root, environment=elsewhere)
+
+    plan = deployment.terraform.plan(deployment.root, environment=elsewhere)
+
+    assert (tmp_path / "data" / "modules" / "modules.json").is_file()
+    assert made(plan) == {}
 
 
 def test_a_checkout_in_another_folder_changes_nothing(deployment: Deployment, tmp_path: Path) -> None:

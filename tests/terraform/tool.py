@@ -83,6 +83,22 @@ class ModuleTest:
 class Terraform(sandbox.terraform.Terraform):
     """The terraform command, with its own tests."""
 
+    def plan_from_state(self, cwd: Path, *flags: str) -> Values:
+        """Plan ``cwd`` from the state that lies in it, asking no account, and return the plan's JSON."""
+        path = cwd / "plan.bin"
+        self.run(
+            "plan",
+            "-no-color",
+            "-input=false",
+            "-lock=false",
+            "-refresh=false",
+            f"-out={path}",
+            *flags,
+            cwd=cwd,
+        )
+        shown: Values = json.loads(self.run("show", "-json", str(path), cwd=cwd).stdout)
+        return shown
+
     def test(self, module: Path, file: str) -> ModuleTest:
         """Run one ``.tftest.hcl`` file of a module."""
         done = self.run(

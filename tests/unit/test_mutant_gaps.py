@@ -57,7 +57,7 @@ def test_every_read_that_decides_about_money_is_consistent() -> None:
     world.submit()
     world.write(4, second=1)
     world.fold()
-    world.clock.advance(30 * HOUR)
+    world.clock.advance(25 * HOUR)
     world.expire()
     for shard in range(7):
         world.age_out(shard)
@@ -129,7 +129,7 @@ def _late_fold(world: MeteringWorld) -> None:
 
 
 def _expire(world: MeteringWorld) -> None:
-    world.clock.advance(30 * HOUR)
+    world.clock.advance(25 * HOUR)
     world.expire()
 
 

@@ -254,6 +254,7 @@ def test_a_request_that_cannot_be_is_refused_by_code(body: bytes | str, status: 
     assert isinstance(world.telemetry, RecordedTelemetry)
     token_metrics = [Metric.TOKEN_INVALID] if code == "InvalidToken" else []
     assert world.telemetry.metrics == [Metric.REGISTRATION_REJECTED, *token_metrics]
+    assert world.telemetry.reasons == [(Metric.REGISTRATION_REJECTED, code)]
     assert world.telemetry.lines[-1] == ("registration refused", {"code": code})
 
 

@@ -64,12 +64,30 @@ def test_every_metric_has_the_two_dimensions_and_a_unit(
     new_telemetry().count(metric)
     (line,) = lines(capsys)
     (directive,) = line["_aws"]["CloudWatchMetrics"]
-    seconds = {"OldestUnbilledAgeSeconds", "SecondsToMonthEndWallWithUsagePending"}
+    seconds = {
+        "OldestUnaggregatedAgeSeconds",
+        "OldestUnbilledAgeSeconds",
+        "SecondsToMonthEndWallWithUsagePending",
+    }
     assert directive["Dimensions"] == [["ProductCode", "Environment"]]
     assert directive["Metrics"] == [
         {"Name": metric.value, "Unit": "Seconds" if metric in seconds else "Count"}
     ]
     assert line[metric.value] == [1.0]
+
+
+def test_the_service_name_that_every_function_is_given_is_no_dimension(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alarm finds its metric by exactly the dimensions that it names, and these are the two."""
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "submitter")
+    new_telemetry().count(Metric.SURFACED_UNITS, 1, reason="InvalidTag")
+    plain, reasoned = lines(capsys)
+    assert plain["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["ProductCode", "Environment"]]
+    assert reasoned["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [
+        ["ProductCode", "Environment", "Reason"]
+    ]
+    assert "service" not in plain.keys() | reasoned.keys()
 
 
 def test_a_second_metric_does_not_inherit_the_firsts_dimensions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,13 @@ from awsmp.domain.ports import Metric
 
 NAMESPACE: Final = "AWSMarketplaceMetering"
 
-_SECONDS: Final = frozenset({Metric.OLDEST_UNBILLED_AGE_SECONDS, Metric.SECONDS_TO_MONTH_END_WALL})
+_SECONDS: Final = frozenset(
+    {
+        Metric.OLDEST_UNAGGREGATED_AGE_SECONDS,
+        Metric.OLDEST_UNBILLED_AGE_SECONDS,
+        Metric.SECONDS_TO_MONTH_END_WALL,
+    }
+)
 
 # Whatever the field is called: a licence ARN, and any run of twelve digits (an AWS account id).
 _SENSITIVE = re.compile(
@@ -81,6 +87,8 @@ class LambdaTelemetry:
 
     def _emit(self, metric: Metric, value: float, unit: MetricUnit, dimensions: dict[str, str]) -> None:
         with single_metric(name=metric, unit=unit, value=value, namespace=NAMESPACE) as line:
+            # Else POWERTOOLS_SERVICE_NAME would become a third dimension, and no alarm would find its metric.
+            line.service = ""
             for name, text in dimensions.items():
                 line.add_dimension(name=name, value=text)
 

@@ -62,6 +62,18 @@ class Metric(StrEnum):
     TOKEN_EXPIRED = "TokenExpired"  # noqa: S105 - a metric's name
     TOKEN_INVALID = "TokenInvalid"  # noqa: S105 - a metric's name
     REGISTRATION_FAILED = "RegistrationFailed"
+    NOTIFICATIONS_QUEUED = "NotificationsQueued"
+    NOTIFICATION_EVENTS_DROPPED = "NotificationEventsDropped"
+    NOTIFICATIONS_SENT = "NotificationsSent"
+    NOTIFICATIONS_SKIPPED = "NotificationsSkipped"
+    NOTIFICATIONS_FAILED = "NotificationsFailed"
+    NOTIFICATION_ENTRIES_FAILED = "NotificationEntriesFailed"
+    NOTIFICATION_CLAIMS_RECOVERED = "NotificationClaimsRecovered"
+    NOTIFICATION_SEND_RUNS_COMPLETED = "NotificationSendRunsCompleted"
+    FEEDBACK_RECEIVED = "FeedbackReceived"
+    FEEDBACK_REFUSED = "FeedbackRefused"
+    FEEDBACK_CONFLICT = "FeedbackConflict"
+    FEEDBACK_PURGED = "FeedbackPurged"
 
 
 class Telemetry(Protocol):

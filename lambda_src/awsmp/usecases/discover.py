@@ -37,15 +37,19 @@ def meter(discovery: Discovery, queue: WorkQueue, hour_offset: int) -> int:
     """Enqueue the pending groups of one hour bucket; return how many messages were sent.
 
     Nothing is done below the lock and outside the window. In the hour's last processed hour every index
-    entry is read, so that nothing can stay behind a leap.
+    entry is read, so that nothing can stay behind a leap. The metrics say how old the hour is in which
+    usage still waits to be added up (0 for an empty one), and that the run came to its end.
     """
     now = discovery.clock.now()
     hour = floor_hour(now) - hour_offset * HOUR
-    if not discovery.window.meters(hour, now):
-        return 0
-    exhaustive = now >= discovery.window.last_processed_from(hour)
-    found = pending_work(discovery.usage, hour, exhaustive=exhaustive)
-    return _enqueue(discovery, queue, found)
+    sent = 0
+    if discovery.window.meters(hour, now):
+        exhaustive = now >= discovery.window.last_processed_from(hour)
+        sent = _enqueue(discovery, queue, pending_work(discovery.usage, hour, exhaustive=exhaustive))
+        age = (now - hour).total_seconds() if sent else 0
+        discovery.telemetry.count(Metric.OLDEST_UNAGGREGATED_AGE_SECONDS, age)
+    discovery.telemetry.count(Metric.DISCOVERY_RUNS_COMPLETED)
+    return sent
 
 
 def flush_deprovisioning(discovery: Discovery, queue: WorkQueue, subscribers: SubscriberDirectory) -> int:
@@ -113,6 +117,7 @@ def age_out(aggregation: Aggregation, shard: int, *, stop_at: datetime) -> int:
             aggregation.telemetry.error("an hour could not be read", hour=bucket_of(hour), error=repr(error))
     if failures:
         raise PartialFailure(f"{len(failures)} groups or hours could not be aged out") from failures[0]
+    aggregation.telemetry.count(Metric.DISCOVERY_RUNS_COMPLETED)
     return done
 
 

@@ -84,7 +84,7 @@ class RegistrationApi:
         return headers
 
     def _refused(self, refused: RegistrationRefused, headers: Mapping[str, str]) -> Response:
-        self.telemetry.count(Metric.REGISTRATION_REJECTED)
+        self.telemetry.count(Metric.REGISTRATION_REJECTED, reason=refused.code.value)
         if refused.code in _TOKEN_METRICS:
             self.telemetry.count(_TOKEN_METRICS[refused.code])
         self.telemetry.info("registration refused", code=refused.code.value)

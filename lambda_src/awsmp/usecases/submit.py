@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import islice
 from typing import Final
 
@@ -160,7 +161,7 @@ class _Run:
     legacy_stopped_by: str | None = None
     paused: bool = False
     leased_until: datetime | None = None
-    oldest_pending: datetime | None = None
+    unbilled: dict[LedgerKey, tuple[datetime, Decimal]] = field(default_factory=dict)
     waiting: dict[bool, dict[LedgerKey, LedgerRecord]] = field(default_factory=lambda: {False: {}, True: {}})
     arrived: deque[tuple[_Batch, Callable[[], object]]] = field(default_factory=deque)
 
@@ -196,12 +197,16 @@ class Submitter:
         try:
             self._drain(self._closing_candidates(closing), cap=None)
             if not closing_only:
-                self._drain(self._ordinary_candidates(), cap=self._s.settings.max_records)
-                self._report_age()
+                candidates = self._ordinary_candidates()
+                self._drain(candidates, cap=self._s.settings.max_records)
+                self._survey(candidates)
+                self._report_unbilled()
         finally:
             self._abandon()
         self._s.ledger.release_lease(self._run.owner)
         self._raise_failures()
+        if not closing_only:
+            self._s.telemetry.count(Metric.SUBMISSION_RUNS_COMPLETED)
         return self._run.report
 
     # --- who is next -------------------------------------------------------------------------------
@@ -264,6 +269,22 @@ class Submitter:
     def _may_start(self, now: datetime) -> bool:
         run = self._run
         return run.stopped_by is None and not run.paused and now < run.stop_at
+
+    def _survey(self, candidates: Iterator[_Candidate]) -> None:
+        """Read on where a run was stopped that may send no more, so that it reports all that is at risk.
+
+        What is read is prepared as ever, but not sent. The cap and the function's own deadline hold here
+        too: what lies beyond them is not in the report.
+        """
+        run, cap = self._run, self._s.settings.max_records
+        try:
+            while run.taken < cap and self._s.clock.now() < run.stop_at:
+                chunk = self._next_chunk(candidates, min(READ_CHUNK, cap - run.taken))
+                if not chunk:
+                    return
+                run.taken += sum(1 for _ in self._read({each.key: each.license_expiry for each in chunk}))
+        except MeteringError as error:
+            run.failures.append(error)
 
     def _fill(self, candidates: Iterator[_Candidate], cap: int | None) -> None:
         """Read the next candidates and group those to be sent; only the last batch may be short."""
@@ -357,8 +378,7 @@ class Submitter:
     def _prepare(self, record: LedgerRecord, expiry: datetime | None) -> bool:
         """Tell whether ``record`` is to be sent now; close or refold it where that is due."""
         settings, now = self._s.settings, self._s.clock.now()
-        if record.pending and record.quantity != ZERO:
-            self._run.oldest_pending = min(self._run.oldest_pending or record.group.hour, record.group.hour)
+        self._track(record)
         todo = readiness(
             record,
             now=now,
@@ -378,6 +398,14 @@ class Submitter:
             if record.attempt is None:
                 self._swap(record, refuse(record, problem))
         return False
+
+    def _track(self, record: LedgerRecord) -> None:
+        """Remember what ``record`` still has to be billed; nothing once it is billed or closed."""
+        key = LedgerKey(record.group.license_arn, record.sort_key)
+        if record.pending_quantity == ZERO:
+            self._run.unbilled.pop(key, None)
+        else:
+            self._run.unbilled[key] = (record.group.hour, record.pending_quantity)
 
     def _refold(self, record: LedgerRecord) -> None:
         if record.direct:
@@ -419,6 +447,7 @@ class Submitter:
             return
         run.pacer.take(clock.now())
         run.report.requests += 1
+        self._s.telemetry.count(Metric.REQUESTS_SENT)
         records = tuple(batch.records)
         handle = self._s.workers.start(lambda: self._s.marketplace.send(records))
         run.in_flight[id(handle)] = (handle, batch)
@@ -574,6 +603,9 @@ class Submitter:
             pairs.append((record, after))
             self._count(outcome)
         results = self._s.ledger.swap_many(pairs) if pairs else []
+        for (_, after), result in zip(pairs, results, strict=True):
+            if result is SwapResult.DONE:
+                self._track(after)
         for (record, outcome), result in zip(answers, results, strict=True):
             if result is not SwapResult.DONE:
                 self._settle(record, outcome)
@@ -609,9 +641,11 @@ class Submitter:
                 before, sent.attempt.attempt_id, outcome, ttl=self._after(sent, outcome).ttl
             )
             if after is before:
+                self._track(before)
                 return
             report_surfacing(self._s.telemetry, before, after)
             if self._s.ledger.swap(before, advance(before, after, now=self._s.clock.now())):
+                self._track(after)
                 return
         raise ConditionFailed("an answer could not be written back: the record kept changing")
 
@@ -629,7 +663,8 @@ class Submitter:
 
     def _swap(self, before: LedgerRecord, after: LedgerRecord) -> None:
         report_surfacing(self._s.telemetry, before, after)
-        self._s.ledger.swap(before, advance(before, after, now=self._s.clock.now()))
+        if self._s.ledger.swap(before, advance(before, after, now=self._s.clock.now())):
+            self._track(after)
 
     # --- the end -----------------------------------------------------------------------------------
 
@@ -672,13 +707,17 @@ class Submitter:
         except MeteringError as error:
             self._run.failures.append(error)
 
-    def _report_age(self) -> None:
-        oldest, now = self._run.oldest_pending, self._s.clock.now()
+    def _report_unbilled(self) -> None:
+        """Report what this run read and could not bill: how much, how old, how long to the month wall."""
+        telemetry, now = self._s.telemetry, self._s.clock.now()
+        unbilled = self._run.unbilled.values()
+        telemetry.count(Metric.UNITS_AT_RISK, sum((quantity for _, quantity in unbilled), ZERO))
+        oldest = min((hour for hour, _ in unbilled), default=None)
         age = 0.0 if oldest is None else (now - oldest).total_seconds()
-        self._s.telemetry.count(Metric.OLDEST_UNBILLED_AGE_SECONDS, age)
+        telemetry.count(Metric.OLDEST_UNBILLED_AGE_SECONDS, age)
         if oldest is not None:
             left = (month_wall(oldest) - now).total_seconds()
-            self._s.telemetry.count(Metric.SECONDS_TO_MONTH_END_WALL, left)
+            telemetry.count(Metric.SECONDS_TO_MONTH_END_WALL, left)
 
     def _raise_failures(self) -> None:
         run = self._run

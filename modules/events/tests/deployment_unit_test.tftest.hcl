@@ -27,6 +27,7 @@ run "estate" {
     product_codes             = ["2example", "1example"]
     role_path                 = "/billing/"
     role_permissions_boundary = { arn = "arn:aws:iam::111122223333:policy/boundary" }
+    runbook_base_url          = "https://example.com/your/mirror/blob/main/docs/runbooks"
     roles                     = { deprovision-cleanup = { arn = "arn:aws:iam::111122223333:role/own-cleanup" } }
     sandbox_event_sources     = ["sandbox.agreement-marketplace"]
     seller_account_id         = "111122223333"
@@ -41,5 +42,16 @@ run "estate" {
   assert {
     condition     = output.role_arns["deprovision-cleanup"] == "arn:aws:iam::111122223333:role/own-cleanup"
     error_message = "A role of one's own is used; got ${output.role_arns["deprovision-cleanup"]}."
+  }
+}
+
+run "without_dashboard" {
+  variables {
+    create_dashboard = false
+  }
+
+  assert {
+    condition     = output.dashboard_name == null
+    error_message = "Without a dashboard there is no name of one; got ${jsonencode(output.dashboard_name)}."
   }
 }

@@ -25,6 +25,7 @@ run "first_rule" {
     role_path                 = "billing"
     role_permissions_boundary = { arn = "boundary" }
     roles                     = { no-such-function = { arn = "arn:aws:iam::111122223333:role/own" } }
+    runbook_base_url          = "docs/runbooks/"
     tags                      = { "aws:team" = "billing" }
     vpc                       = { subnet_ids = [], security_group_ids = ["sg-0a"] }
     forward_event_buses       = { Ireland = { arn = "arn:aws:events:eu-west-1:111122223333:event-bus/b" } }
@@ -45,6 +46,7 @@ run "first_rule" {
     var.role_path,
     var.role_permissions_boundary,
     var.roles,
+    var.runbook_base_url,
     var.tags,
     var.vpc,
     var.forward_event_buses,
@@ -135,6 +137,10 @@ run "names_fit" {
 run "events_come_to_us_east_1_only" {
   command = plan
 
+  variables {
+    alarm_topic = { arn = "arn:aws:sns:eu-west-1:111122223333:alarms" }
+  }
+
   override_data {
     target = data.aws_region.current
     values = { id = "eu-west-1" }
@@ -151,4 +157,63 @@ run "silent_alarms_are_warned_about" {
   }
 
   expect_failures = [check.alarms_notify_somebody]
+}
+
+run "what_belongs_to_another_region" {
+  command = plan
+
+  variables {
+    alarm_topic  = { arn = "arn:aws:sns:us-west-2:111122223333:alarms" }
+    kms_key      = { arn = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab" }
+    notice_topic = { arn = "arn:aws:sns:us-west-2:111122223333:notices" }
+  }
+
+  expect_failures = [var.alarm_topic, var.kms_key, var.notice_topic]
+}
+
+run "what_aws_cannot_parse" {
+  command = plan
+
+  variables {
+    lambda_package = { s3 = { bucket = "Artefacts", prefix = "" } }
+    tags           = { team = "billing; ops" }
+    vpc            = { subnet_ids = ["10.0.0.0/24"], security_group_ids = ["sg-0a"] }
+  }
+
+  expect_failures = [var.lambda_package, var.tags, var.vpc]
+}
+
+run "code_signing_is_given_by_its_arn" {
+  command = plan
+
+  variables {
+    code_signing   = { arn = "csc-0123456789abcdef0" }
+    lambda_package = { s3 = { bucket = "artefacts", prefix = "" } }
+  }
+
+  expect_failures = [var.code_signing]
+}
+
+run "signed_code_is_in_s3_and_a_vpc_has_limits" {
+  command = plan
+
+  variables {
+    code_signing = { arn = "arn:aws:lambda:us-east-1:111122223333:code-signing-config:csc-0123456789abcdef0" }
+    vpc          = { subnet_ids = [for n in range(17) : format("subnet-%02d", n)], security_group_ids = ["sg-0a"] }
+  }
+
+  expect_failures = [var.code_signing, var.vpc]
+}
+
+run "what_a_function_and_a_pattern_can_hold" {
+  command = plan
+
+  variables {
+    environment           = "sandbox"
+    forward_event_buses   = { for n in range(30) : "eu-west-${n}" => { arn = "arn:aws:events:eu-west-${n}:111122223333:event-bus/notifications" } }
+    product_codes         = [for n in range(30) : format("%063d", n)]
+    sandbox_event_sources = [for n in range(20) : format("sandbox.%060d", n)]
+  }
+
+  expect_failures = [var.forward_event_buses, var.product_codes, var.sandbox_event_sources]
 }

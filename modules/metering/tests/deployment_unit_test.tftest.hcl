@@ -68,6 +68,7 @@ run "estate" {
     reserved_concurrency      = { submitter = 1, aggregator = null }
     role_path                 = "/billing/"
     role_permissions_boundary = { arn = "arn:aws:iam::111122223333:policy/boundary" }
+    runbook_base_url          = "https://example.com/your/mirror/blob/main/docs/runbooks"
     roles                     = { cleanup = { arn = "arn:aws:iam::111122223333:role/own-cleanup" } }
     test_account_allowlist    = ["444455556666", "111122223333"]
     usage_table_ttl_days      = 0
@@ -85,5 +86,16 @@ run "estate" {
   assert {
     condition     = output.role_arns["cleanup"] == "arn:aws:iam::111122223333:role/own-cleanup" && jsondecode(output.role_policies_json["cleanup"]).Version == "2012-10-17"
     error_message = "A role of one's own is used, and the policy that it needs is an output all the same."
+  }
+}
+
+run "without_dashboard" {
+  variables {
+    create_dashboard = false
+  }
+
+  assert {
+    condition     = output.dashboard_name == null
+    error_message = "Without a dashboard there is no name of one; got ${jsonencode(output.dashboard_name)}."
   }
 }

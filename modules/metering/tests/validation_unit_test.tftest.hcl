@@ -33,6 +33,7 @@ run "first_rule" {
     role_path                       = "billing"
     role_permissions_boundary       = { arn = "boundary" }
     roles                           = { no-such-function = { arn = "arn:aws:iam::111122223333:role/own" } }
+    runbook_base_url                = "docs/runbooks/"
     tags                            = { "aws:team" = "billing" }
     vpc                             = { subnet_ids = [], security_group_ids = ["sg-0a"] }
     metering_mode                   = "test"
@@ -65,6 +66,7 @@ run "first_rule" {
     var.role_path,
     var.role_permissions_boundary,
     var.roles,
+    var.runbook_base_url,
     var.tags,
     var.vpc,
     var.metering_mode,
@@ -244,4 +246,60 @@ run "silent_alarms_are_warned_about" {
   }
 
   expect_failures = [check.alarms_notify_somebody]
+}
+
+run "what_belongs_to_another_region" {
+  command = plan
+
+  variables {
+    alarm_topic  = { arn = "arn:aws:sns:us-west-2:111122223333:alarms" }
+    kms_key      = { arn = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab" }
+    notice_topic = { arn = "arn:aws:sns:us-west-2:111122223333:notices" }
+  }
+
+  expect_failures = [var.alarm_topic, var.kms_key, var.notice_topic]
+}
+
+run "what_aws_cannot_parse" {
+  command = plan
+
+  variables {
+    lambda_package = { s3 = { bucket = "Artefacts", prefix = "" } }
+    tags           = { team = "billing; ops" }
+    vpc            = { subnet_ids = ["10.0.0.0/24"], security_group_ids = ["sg-0a"] }
+  }
+
+  expect_failures = [var.lambda_package, var.tags, var.vpc]
+}
+
+run "code_signing_is_given_by_its_arn" {
+  command = plan
+
+  variables {
+    code_signing   = { arn = "csc-0123456789abcdef0" }
+    lambda_package = { s3 = { bucket = "artefacts", prefix = "" } }
+  }
+
+  expect_failures = [var.code_signing]
+}
+
+run "signed_code_is_in_s3_and_a_vpc_has_limits" {
+  command = plan
+
+  variables {
+    code_signing = { arn = "arn:aws:lambda:us-east-1:111122223333:code-signing-config:csc-0123456789abcdef0" }
+    vpc          = { subnet_ids = [for n in range(17) : format("subnet-%02d", n)], security_group_ids = ["sg-0a"] }
+  }
+
+  expect_failures = [var.code_signing, var.vpc]
+}
+
+run "a_tables_policy_holds_so_many_writers" {
+  command = plan
+
+  variables {
+    writer_principal_arns = [for n in range(300) : format("arn:aws:iam::444455556666:role/%050d", n)]
+  }
+
+  expect_failures = [var.writer_principal_arns]
 }

@@ -46,6 +46,17 @@ run "regional" {
   }
 }
 
+run "without_dashboard" {
+  variables {
+    create_dashboard = false
+  }
+
+  assert {
+    condition     = output.dashboard_name == null
+    error_message = "Without a dashboard there is no name of one; got ${jsonencode(output.dashboard_name)}."
+  }
+}
+
 run "cloudfront" {
   variables {
     delivery     = "cloudfront"
@@ -108,6 +119,7 @@ run "estate" {
     role_path                  = "/billing/"
     role_permissions_boundary  = { arn = "arn:aws:iam::111122223333:policy/boundary" }
     roles                      = { page = { arn = "arn:aws:iam::111122223333:role/own-page" } }
+    runbook_base_url           = "https://example.com/your/mirror/blob/main/docs/runbooks"
     stage_name                 = "v1"
     throttling                 = { rate_limit = 5, burst_limit = 10 }
     vpc                        = { subnet_ids = ["subnet-0a"], security_group_ids = ["sg-0a"] }

@@ -1,0 +1,1 @@
+"""The project's own promises as checkov policies; checkov loads the files of a folder that has this file."""

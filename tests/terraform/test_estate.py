@@ -1,0 +1,393 @@
+"""What an estate may ask for, in every partition: all public modules together, applied against mocks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.terraform.tool import REPOSITORY, ModuleTest, Resources, Terraform, Values, copy_repository
+
+pytestmark = [pytest.mark.slow, pytest.mark.deep, pytest.mark.xdist_group("estate")]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition, one of its Regions, and how its host names end."""
+
+    name: str
+    region: str
+    suffix: str
+    has_events: bool = True
+    warned_about: bool = False
+
+
+PARTITIONS = [
+    Partition("aws", "us-east-1", "amazonaws.com"),
+    Partition("aws-cn", "cn-northwest-1", "amazonaws.com.cn"),
+    # Provider 5.100 takes no Region that begins with four letters, so another one's name stands in for
+    # eusc-de-east-1, in which the events module would run: what follows from the partition is the same.
+    Partition("aws-eusc", "eu-central-1", "amazonaws.eu", has_events=False),
+    # AWS Marketplace sends GovCloud's events to us-east-1, where the events module runs.
+    Partition("aws-us-gov", "us-gov-west-1", "amazonaws.com", has_events=False, warned_about=True),
+]
+
+ROOT = """
+terraform {
+  required_providers {
+    aws = {
+      source = "hashicorp/aws"
+    }
+  }
+}
+
+variable "events" {
+  type = bool
+}
+
+variable "inputs" {
+  type = object({
+    alarm_topic           = object({ arn = string })
+    code_signing          = optional(object({ arn = string }))
+    kms_key               = optional(object({ arn = string }))
+    lambda_package        = optional(object({ s3 = object({ bucket = string, prefix = string }) }))
+    marketplace_region    = optional(string)
+    subscribers_table     = object({ arn = string, name = string, region = string })
+    tracing               = optional(bool)
+    writer_principal_arns = optional(list(string), [])
+  })
+}
+
+module "events" {
+  source         = "../modules/events"
+  count          = var.events ? 1 : 0
+  alarm_topic    = var.inputs.alarm_topic
+  code_signing   = var.inputs.code_signing
+  kms_key        = var.inputs.kms_key
+  lambda_package = var.inputs.lambda_package
+  tracing        = var.inputs.tracing
+}
+
+module "metering" {
+  source                = "../modules/metering"
+  metering_mode         = "live"
+  product_code          = "1example2product3code4567"
+  alarm_topic           = var.inputs.alarm_topic
+  code_signing          = var.inputs.code_signing
+  kms_key               = var.inputs.kms_key
+  lambda_package        = var.inputs.lambda_package
+  marketplace_region    = var.inputs.marketplace_region
+  subscribers_table     = var.inputs.subscribers_table
+  tracing               = var.inputs.tracing
+  writer_principal_arns = var.inputs.writer_principal_arns
+}
+
+module "registration" {
+  source                     = "../modules/registration"
+  manage_api_gateway_account = true
+  product_code               = "1example2product3code4567"
+  stage_name                 = "prod"
+  alarm_topic                = var.inputs.alarm_topic
+  code_signing               = var.inputs.code_signing
+  kms_key                    = var.inputs.kms_key
+  lambda_package             = var.inputs.lambda_package
+  marketplace_region         = var.inputs.marketplace_region
+  subscribers_table          = var.inputs.subscribers_table
+  tracing                    = var.inputs.tracing
+
+  page = {
+    product_name  = "Example Analytics"
+    seller_name   = "Example Corp."
+    support_email = "support@example.com"
+  }
+}
+
+output "key_policies" {
+  value = concat(
+    [for events in module.events : events.kms_key_policy_json],
+    [module.metering.kms_key_policy_json, module.registration.kms_key_policy_json],
+  )
+}
+
+output "role_policies" {
+  value = merge(concat(
+    [for events in module.events : events.role_policies_json],
+    [module.metering.role_policies_json, module.registration.role_policies_json],
+  )...)
+}
+
+output "fulfillment_url" {
+  value = module.registration.fulfillment_url
+}
+"""
+
+ARNS = {
+    "aws_api_gateway_rest_api": ("execution_arn", "execute-api:{region}:{account}:a1b2c3d4e5"),
+    "aws_cloudwatch_event_rule": ("arn", "events:{region}:{account}:rule/mock"),
+    "aws_cloudwatch_log_group": ("arn", "logs:{region}:{account}:log-group:mock"),
+    "aws_dynamodb_table": ("arn", "dynamodb:{region}:{account}:table/mock"),
+    "aws_iam_role": ("arn", "iam::{account}:role/mock"),
+    "aws_lambda_function": ("arn", "lambda:{region}:{account}:function:mock"),
+    "aws_lambda_layer_version": ("arn", "lambda:{region}:{account}:layer:mock:1"),
+    "aws_sqs_queue": ("arn", "sqs:{region}:{account}:mock"),
+    "aws_wafv2_web_acl": ("arn", "wafv2:{region}:{account}:regional/webacl/mock/1"),
+    "aws_api_gateway_stage": ("arn", "apigateway:{region}::/restapis/a1b2c3d4e5/stages/prod"),
+}
+#: These ARNs have no account where the service has none.
+ACCOUNT = "111122223333"
+
+
+def mocked(partition: Partition) -> str:
+    """Return a test of the root against mocks that answer as the partition would."""
+
+    def arn(rest: str) -> str:
+        return f"arn:{partition.name}:{rest.format(region=partition.region, account=ACCOUNT)}"
+
+    mocks = [f'  mock_data "aws_region" {{\n    defaults = {{ id = "{partition.region}" }}\n  }}\n']
+    for kind, (attribute, rest) in ARNS.items():
+        extra = ', id = "a1b2c3d4e5"' if kind == "aws_api_gateway_rest_api" else ""
+        mocks.append(
+            f'  mock_resource "{kind}" {{\n    defaults = {{ {attribute} = "{arn(rest)}"{extra} }}\n  }}\n'
+        )
+    plain: Values = {
+        "alarm_topic": {"arn": arn("sns:{region}:{account}:alarms")},
+        "subscribers_table": {
+            "arn": arn("dynamodb:{region}:{account}:table/awsmp-subscribers"),
+            "name": "awsmp-subscribers",
+            "region": partition.region,
+        },
+    }
+    if partition.warned_about:
+        # The warning has a test of its own, and a run with one would fail.
+        plain["marketplace_region"] = "us-east-1"
+    full = plain | {
+        "code_signing": {"arn": arn("lambda:{region}:{account}:code-signing-config:csc-0123456789abcdef0")},
+        "kms_key": {"arn": arn("kms:{region}:{account}:key/1234abcd-12ab-34cd-56ef-1234567890ab")},
+        "lambda_package": {"s3": {"bucket": "artefacts", "prefix": "signed/0.1.0/"}},
+        "tracing": True,
+        "writer_principal_arns": [arn("iam::444455556666:role/writer")],
+    }
+    runs = "".join(
+        f'\nrun "{name}" {{\n  variables {{\n    events = {json.dumps(partition.has_events)}\n'
+        f"    inputs = {json.dumps(inputs)}\n  }}\n}}\n"
+        for name, inputs in {"plain": plain, "full": full}.items()
+    )
+    return 'mock_provider "aws" {\n' + "\n".join(mocks) + "}\n" + runs
+
+
+@pytest.fixture(scope="module")
+def estate_root(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = copy_repository(tmp_path_factory.mktemp("estate")) / "root"
+    (root / "tests").mkdir(parents=True)
+    (root / "main.tf").write_text(ROOT)
+    for partition in PARTITIONS:
+        (root / "tests" / f"{partition.name}.tftest.hcl").write_text(mocked(partition))
+    terraform.init(root)
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """What the root is in a partition."""
+
+    partition: Partition
+    test: ModuleTest
+
+    def functions(self, run: str) -> list[Values]:
+        return [r.values for r in self.test.states[run].of_type("aws_lambda_function")]
+
+
+@pytest.fixture(scope="module", params=PARTITIONS, ids=lambda partition: partition.name)
+def estate(request: pytest.FixtureRequest, terraform: Terraform, estate_root: Path) -> Estate:
+    partition: Partition = request.param
+    test = terraform.test(estate_root, f"{partition.name}.tftest.hcl")
+    assert test.outcomes == {"plain": "pass", "full": "pass"}, test.problems
+    return Estate(partition, test)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Yield every text in a value, texts in JSON in texts as well."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from texts(name)
+            yield from texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def arns(state: Resources) -> list[str]:
+    return [
+        found
+        for resource in state
+        for text in texts(resource.values)
+        for found in re.findall(r"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*", text)
+    ]
+
+
+@pytest.mark.parametrize("run", ["plain", "full"])
+def test_every_arn_is_of_its_partition_and_region(estate: Estate, run: str) -> None:
+    partition = estate.partition
+    found = arns(estate.test.states[run])
+
+    assert len(found) > 100
+    foreign = {
+        arn
+        for arn in found
+        if not re.fullmatch(rf"arn:{partition.name}:[a-z0-9-]+:(|{partition.region})", arn)
+    }
+    assert foreign == set()
+
+
+def test_names_fit_and_end_in_the_regions_code_where_they_are_global(estate: Estate) -> None:
+    code = {
+        "cn-northwest-1": "cnnw1",
+        "eu-central-1": "euc1",
+        "us-east-1": "use1",
+        "us-gov-west-1": "usgw1",
+    }[estate.partition.region]
+    names = [r.values["name"] for r in estate.test.states["full"].of_type("aws_iam_role")]
+
+    assert len(names) >= 8
+    assert [name for name in names if not name.endswith(f"-{code}") or len(name) > 64] == []
+
+
+def test_principals_are_those_of_the_partition(estate: Estate) -> None:
+    """AWS's own table: only China's CloudWatch Logs differs among the services used here."""
+    partition = estate.partition
+    logs = f"logs.{partition.region}.amazonaws.com" + (".cn" if partition.name == "aws-cn" else "")
+    policies = [json.loads(policy) for policy in estate.test.outputs["full"]["key_policies"]]
+    services = {
+        statement["Principal"]["Service"]
+        for policy in policies
+        for statement in policy["Statement"]
+        if "Service" in statement["Principal"]
+    }
+
+    assert services == {logs} | ({"events.amazonaws.com"} if partition.has_events else set())
+
+
+def test_writers_of_other_accounts_may_write_and_use_the_key_through_the_table_only(estate: Estate) -> None:
+    partition = estate.partition
+    writer = f"arn:{partition.name}:iam::444455556666:role/writer"
+    (policy,) = estate.test.states["full"].of_type("aws_dynamodb_resource_policy")
+    (statement,) = json.loads(policy.values["policy"])["Statement"]
+    key = next(
+        statement
+        for text in estate.test.outputs["full"]["key_policies"]
+        for statement in json.loads(text)["Statement"]
+        if statement["Sid"] == "MeteringWriters"
+    )
+
+    assert statement["Principal"] == key["Principal"] == {"AWS": [writer]}
+    assert statement["Action"] == ["dynamodb:BatchWriteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
+    assert key["Condition"] == {
+        "StringEquals": {"kms:ViaService": f"dynamodb.{partition.region}.{partition.suffix}"}
+    }
+    assert estate.test.states["plain"].of_type("aws_dynamodb_resource_policy") == []
+
+
+def test_the_fulfilment_url_is_a_host_of_the_partition(estate: Estate) -> None:
+    partition = estate.partition
+
+    assert estate.test.outputs["full"]["fulfillment_url"] == (
+        f"https://a1b2c3d4e5.execute-api.{partition.region}.{partition.suffix}/prod/fulfillment"
+    )
+
+
+def test_tracing_is_a_switch_with_its_permissions(estate: Estate) -> None:
+    def sids(run: str) -> set[bool]:
+        return {
+            "Tracing" in {statement["Sid"] for statement in json.loads(policy)["Statement"]}
+            for policy in estate.test.outputs[run]["role_policies"].values()
+        }
+
+    modes = {
+        run: {function["tracing_config"][0]["mode"] for function in estate.functions(run)}
+        for run in ("plain", "full")
+    }
+    assert modes == {"plain": {"PassThrough"}, "full": {"Active"}}
+    assert (sids("plain"), sids("full")) == ({False}, {True})
+    (tracing,) = (
+        statement
+        for statement in json.loads(estate.test.outputs["full"]["role_policies"]["submitter"])["Statement"]
+        if statement["Sid"] == "Tracing"
+    )
+    assert tracing["Action"] == ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+
+
+def test_buyers_addresses_do_not_reach_a_trace(estate: Estate) -> None:
+    """X-Ray would keep the caller's address of each request to the API."""
+    (stage,) = estate.test.states["full"].of_type("aws_api_gateway_stage")
+
+    assert not stage.values["xray_tracing_enabled"]
+
+
+def test_signed_code_comes_from_s3_and_every_function_asks_for_the_signature(estate: Estate) -> None:
+    functions = estate.functions("full")
+    layers = [r.values for r in estate.test.states["full"].of_type("aws_lambda_layer_version")]
+    arn = (
+        f"arn:{estate.partition.name}:lambda:{estate.partition.region}:{ACCOUNT}"
+        ":code-signing-config:csc-0123456789abcdef0"
+    )
+
+    assert len(functions) == (9 if estate.partition.has_events else 7)
+    assert {function["code_signing_config_arn"] for function in functions} == {arn}
+    assert {function["s3_key"] for function in functions} == {"signed/0.1.0/awsmp.zip"}
+    assert {(layer["s3_bucket"], layer["s3_key"]) for layer in layers} == {
+        ("artefacts", "signed/0.1.0/dependencies.zip")
+    }
+    assert {function["code_signing_config_arn"] for function in estate.functions("plain")} <= {None, ""}
+
+
+def test_a_region_without_the_metering_api_is_warned_about(
+    terraform: Terraform, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """GovCloud's endpoints take MeterUsage only."""
+    checkout = copy_repository(tmp_path_factory.mktemp("warned"))
+    for module, check in (
+        ("metering", "marketplace_offers_batch_meter_usage"),
+        ("registration", "marketplace_offers_resolve_customer"),
+    ):
+        directory = checkout / "modules" / module
+        text = (directory / "tests" / "validation_unit_test.tftest.hcl").read_text()
+        head = text[: text.index("\nrun ")]
+        (directory / "tests" / "warned_unit_test.tftest.hcl").write_text(
+            head
+            + '\nrun "offered" {\n  command = plan\n}\n'
+            + '\nrun "offered_elsewhere" {\n  command = plan\n\n'
+            + "  override_data {\n    target = data.aws_region.current\n"
+            + '    values = { id = "us-gov-west-1" }\n  }\n\n'
+            + '  variables {\n    alarm_topic = { arn = "arn:aws-us-gov:sns:us-gov-west-1:111122223333:a" }\n'
+            + f"  }}\n\n  expect_failures = [check.{check}]\n}}\n"
+        )
+        terraform.init(directory)
+
+        result = terraform.test(directory, "warned_unit_test.tftest.hcl")
+
+        assert result.outcomes == {"offered": "pass", "offered_elsewhere": "pass"}, (module, result.problems)
+
+
+def test_the_regions_with_a_metering_endpoint_are_those_that_the_sdk_knows() -> None:
+    """But for GovCloud, whose endpoints take MeterUsage only, and for the isolated partitions."""
+    import boto3  # noqa: PLC0415
+
+    session = boto3.session.Session()
+    known = {
+        region
+        for partition in session.get_available_partitions()
+        for region in session.get_available_regions("meteringmarketplace", partition_name=partition)
+        if not region.startswith(("us-gov-", "us-iso"))
+    }
+    text = (REPOSITORY / "modules" / "naming" / "main.tf").read_text()
+    block = text[text.index("metering_api_regions = [") :]
+    listed = set(re.findall(r'"([a-z0-9-]+)"', block[: block.index("]")]))
+
+    assert listed == known
