@@ -1,0 +1,13 @@
+"""What the suite relies on in its own tools."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.xdist_group("one-worker")
+def test_the_tests_of_a_group_stay_on_one_worker(request: pytest.FixtureRequest) -> None:
+    """Else every worker would deploy a cloud of its own: pytest-xdist goes by the node's id."""
+    if not request.config.getoption("loadgroup", default=False):
+        return
+    assert request.node.nodeid.endswith("@one-worker")
