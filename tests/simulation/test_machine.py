@@ -17,7 +17,7 @@ from tests.simulation import test_sometimes
 from tests.simulation.checker import ledger_of
 from tests.simulation.machine import PROFILES, STEPS, Machine, Profile
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.proof]
 
 #: Runs are cut into shards, so that two workers share them; each shard draws seeds of its own.
 SHARDS = 4

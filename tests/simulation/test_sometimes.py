@@ -16,7 +16,7 @@ from tests.simulation.faults import MARKETPLACE_FAULTS, Kind
 from tests.simulation.machine import FLAWS, FUNCTIONS, PROFILES, UNCLAIMED, Machine, branches
 
 # One worker plays the runs, once for all tests.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sometimes")]
+pytestmark = [pytest.mark.slow, pytest.mark.proof, pytest.mark.xdist_group("sometimes")]
 
 #: Runs of this module, beside those of test_machine.
 RUNS = 60

@@ -214,6 +214,7 @@ def test_switching_to_the_full_pipeline_only_adds(deployment: Deployment) -> Non
     }
     assert updated <= {
         "aws_ssm_parameter.deployment",
+        "module.dashboard[0].aws_cloudwatch_dashboard.this",
         'module.function["submitter"].aws_iam_role_policy.this[0]',
         'module.function["submitter"].aws_lambda_function.this',
     }
