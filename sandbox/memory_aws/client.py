@@ -45,6 +45,10 @@ def _required_members(service: str, operation: str) -> frozenset[str]:
     return frozenset(service_model(service).operation_model(operation).input_shape.required_members)
 
 
+#: Operations with parameters whose names need no closer look: all required ones are there, no unknown one is.
+_PLAIN: set[tuple[str, ...]] = set()
+
+
 @dataclass(slots=True)
 class Meter:
     """The cost of work, in requests, items and bytes.
@@ -130,15 +134,8 @@ class MemoryClient:
     ) -> dict[str, Any]:
         if self.before_call is not None:
             self.before_call(self.service, operation, kwargs)
-        supported = self.supported[operation]
-        if self.strict_parameters or not (
-            _required_members(self.service, operation) <= kwargs.keys() <= supported
-        ):
-            self._validate(operation, kwargs)
-            if kwargs.keys() - supported:
-                raise NotImplementedError(
-                    f"{operation} with {sorted(kwargs.keys() - supported)} is not simulated"
-                )
+        if self.strict_parameters or (self.service, operation, *kwargs) not in _PLAIN:
+            self._check_parameters(operation, kwargs)
         self.meter.requests[operation] += 1
         try:
             with self._lock:
@@ -147,15 +144,31 @@ class MemoryClient:
             raise aws_error(
                 self.service, operation, refused.code, refused.message, refused.extra
             ) from refused
+        self._answered(response)
+        if self.after_call is not None:
+            self.after_call(self.service, operation, kwargs, response)
+        return response
+
+    def _answered(self, response: dict[str, Any]) -> dict[str, Any]:
         response["ResponseMetadata"] = {
-            "RequestId": f"{next(self._request_numbers):032d}",
+            "RequestId": str(next(self._request_numbers)).zfill(32),
             "HTTPStatusCode": 200,
             "HTTPHeaders": {},
             "RetryAttempts": 0,
         }
-        if self.after_call is not None:
-            self.after_call(self.service, operation, kwargs, response)
         return response
+
+    def _check_parameters(self, operation: str, kwargs: dict[str, Any]) -> None:
+        supported = self.supported[operation]
+        if _required_members(self.service, operation) <= kwargs.keys() <= supported:
+            _PLAIN.add((self.service, operation, *kwargs))
+            if not self.strict_parameters:
+                return
+        self._validate(operation, kwargs)
+        if kwargs.keys() - supported:
+            raise NotImplementedError(
+                f"{operation} with {sorted(kwargs.keys() - supported)} is not simulated"
+            )
 
     def _validate(self, operation: str, kwargs: dict[str, Any]) -> None:
         shape = service_model(self.service).operation_model(operation).input_shape

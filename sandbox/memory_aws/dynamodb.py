@@ -10,7 +10,7 @@ import functools
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple, NoReturn
@@ -56,6 +56,9 @@ MAX_TRANSACTION_ACTIONS = 100
 MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
 TRANSACTION_TOKEN_LIFETIME = timedelta(minutes=10)
 TTL_HORIZON = timedelta(days=5 * 365)
+
+#: Shapes of requests whose compiled form is kept; programs have few, fuzzers any number.
+MAX_PLANS = 4096
 
 _CONDITION_FAILED = "The conditional request failed"
 _TOO_LARGE = "Item size has exceeded the maximum allowed size"
@@ -230,10 +233,13 @@ class _Bounds(NamedTuple):
         return above and below
 
 
+_EVERYTHING = _Bounds(None, None, True, True)
+
+
 def _bounds(comparator: str | None, operands: Sequence[Wire]) -> _Bounds:
     """Return the positions that a sort-key condition selects; in an index a value may have many."""
     if comparator is None:
-        return _Bounds(None, None, True, True)
+        return _EVERYTHING
     first = comparable(operands[0])
     match comparator:
         case "=":
@@ -445,6 +451,7 @@ class DynamoDBClient(MemoryClient):
             strict_parameters=strict_parameters,
         )
         self.backend = backend
+        self._known: dict[tuple[Any, ...], _EmptyPlan] = {}
 
     # -- the surface of boto3 -------------------------------------------------------------------------
 
@@ -466,7 +473,38 @@ class DynamoDBClient(MemoryClient):
 
     def query(self, **kwargs: Any) -> dict[str, Any]:
         """Read one page of a partition of the table or of an index."""
+        plan = self._known.get((kwargs.get("KeyConditionExpression"), kwargs.get("IndexName"), *kwargs))
+        if plan is not None and self._finds_nothing(plan, kwargs):
+            return self._answered({"Count": 0, "ScannedCount": 0, "Items": []})
         return self._call("Query", kwargs, self._query)
+
+    def _finds_nothing(self, plan: _EmptyPlan, kwargs: dict[str, Any]) -> bool:
+        """Tell whether a Query of an index finds its partition empty; meter it then.
+
+        A pipeline asks for many empty partitions and few full ones. Of a shape that was answered before, only
+        what can differ is looked at, the values; whatever is out of the ordinary goes the long way.
+        """
+        if self.before_call is not None or self.after_call is not None or self.strict_parameters:
+            return False
+        names, values = kwargs.get("ExpressionAttributeNames"), kwargs["ExpressionAttributeValues"]
+        if kwargs["TableName"] != plan.table.name or names != plan.names or values.keys() != plan.values:
+            return False
+        if kwargs.get("Limit", 1) < 1:
+            return False
+        for value in values.values():
+            if len(value) != 1 or type(value.get("S")) is not str or not value["S"]:
+                return False
+        index, meter = plan.index, self.meter
+        with self._lock:
+            index.catch_up(plan.table.writes, self.backend.clock.now())
+            if values[plan.hash_constant]["S"] in index.partitions:
+                return False
+            meter.requests["Query"] += 1
+            # Counted, though nothing was read: the index is in the meter from its first Query on.
+            meter.items_evaluated[index.label] += 0
+            meter.items_returned[index.label] += 0
+            meter.bytes_read[index.label] += 0
+        return True
 
     def scan(self, **kwargs: Any) -> dict[str, Any]:
         """Read one page of a whole table; refused unless the backend allows it."""
@@ -539,27 +577,32 @@ class DynamoDBClient(MemoryClient):
     def _query(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         table = self.backend.table(kwargs["TableName"])
         index = _index_of(table, kwargs)
-        schema = table.schema if index is None else index.schema
-        request = _Request(kwargs)
-        if kwargs.get("KeyConditionExpression") is None:
-            raise invalid(
-                "Either the KeyConditions or KeyConditionExpression parameter "
-                "must be specified in the request."
-            )
-        request.condition(kwargs, "KeyConditionExpression")
-        range_name = None if schema.range_key is None else schema.range_key.name
-        condition = _key_condition(
-            kwargs["KeyConditionExpression"], request.names, schema.hash_key.name, range_name
-        )
-        hash_value = request.values[condition.hash_constant]
-        operands = [request.values[name] for name in condition.operands]
-        _check_condition_types(schema, hash_value, operands)
-        bounds = _bounds(condition.comparator, operands)
-        page = self._page(kwargs, request, table, index)
-        partition = self._partition(table, index, comparable(hash_value), kwargs.get("ConsistentRead", False))
-        forward = kwargs.get("ScanIndexForward", True)
-        start = _start_position(kwargs, table, index, comparable(hash_value), bounds)
-        return page.read(_positions(partition, bounds, start, forward))
+        shape = _query_shape(kwargs)
+        plan = table.plans.get(shape)
+        if plan is None:
+            plan = _query_plan(table, index, kwargs)
+            if len(table.plans) >= MAX_PLANS:
+                table.plans.clear()
+            table.plans[shape] = plan
+        values = {name: canonical(value)[0] for name, value in kwargs["ExpressionAttributeValues"].items()}
+        plan.check(values)
+        limit = _limit_of(kwargs)
+        condition = plan.condition
+        hash_value = comparable(values[condition.hash_constant])
+        bounds = _bounds(condition.comparator, [values[name] for name in condition.operands])
+        partition = self._partition(table, index, hash_value, kwargs.get("ConsistentRead", False))
+        start = None
+        if "ExclusiveStartKey" in kwargs:
+            start = _start_position(kwargs["ExclusiveStartKey"], table, index, hash_value, bounds)
+        page = _Page(self.meter, table, index, values, plan.filter, plan.projection, plan.select, limit)
+        if not partition:
+            if index is not None and kwargs.keys() <= _PLAIN_QUERY and plan.is_plain:
+                names = kwargs.get("ExpressionAttributeNames")
+                self._known[kwargs["KeyConditionExpression"], index.name, *kwargs] = _EmptyPlan(
+                    table, index, names and dict(names), set(values), condition.hash_constant
+                )
+            return page.read(())
+        return page.read(_positions(partition, bounds, start, kwargs.get("ScanIndexForward", True)))
 
     def _partition(self, table: Table, index: Index | None, hash_value: Any, consistent: bool) -> Any:
         """Return the sorted partition to read, None when there is none."""
@@ -572,32 +615,14 @@ class DynamoDBClient(MemoryClient):
             return table.partitions.get(hash_value)
         return table.partition_stale(hash_value, lag, now)
 
-    def _page(self, kwargs: dict[str, Any], request: _Request, table: Table, index: Index | None) -> _Page:
-        schema = table.schema if index is None else index.schema
-        condition = request.condition(kwargs, "FilterExpression")
-        if condition is not None and kwargs.get("KeyConditionExpression") is not None:
-            for name in schema.names:
-                if name in condition.attributes:
-                    raise invalid(
-                        "Filter Expression can only contain non-primary key attributes: "
-                        f"Primary key attribute: {name}"
-                    )
-        projection = request.projection(kwargs)
-        request.finish()
-        select = _select_of(kwargs, projection, index)
-        limit = kwargs.get("Limit")
-        if limit is not None and limit < 1:
-            raise invalid(
-                f"1 validation error detected: Value '{limit}' at 'limit' failed to satisfy constraint: "
-                "Member must have value greater than or equal to 1"
-            )
-        return _Page(self.meter, table, index, request.values, condition, projection, select, limit)
-
     def _scan(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         if not self.backend.allow_scan:
             raise Rejection("AccessDeniedException", "User is not authorized to perform: dynamodb:Scan")
         table = self.backend.table(kwargs["TableName"])
-        page = self._page(kwargs, _Request(kwargs), table, None)
+        request = _Request(kwargs)
+        page = _Page(
+            self.meter, table, None, request.values, *_evaluation(kwargs, request, table.schema, None)
+        )
         records = table.records()
         if kwargs.get("ExclusiveStartKey") is not None:
             start = _key_of(table, kwargs["ExclusiveStartKey"])
@@ -666,9 +691,7 @@ class DynamoDBClient(MemoryClient):
     # -- writes ---------------------------------------------------------------------------------------
 
     def _plan_put(self, kwargs: Mapping[str, Any]) -> _Write:
-        request = _Request(kwargs)
-        condition = request.condition(kwargs, "ConditionExpression")
-        request.finish()
+        plan, values = _write_plan(kwargs)
         table = self.backend.table(kwargs["TableName"])
         item, size = canonical_item(kwargs["Item"])
         check_item_keys(table, item)
@@ -676,14 +699,12 @@ class DynamoDBClient(MemoryClient):
             raise invalid(_TOO_LARGE)
         key = table.schema.key_of(item)
         before = table.get(key)
-        _check_condition(kwargs, condition, before, request.values)
+        _check_condition(kwargs, plan.condition, before, values)
         return _Write(table, key, before, Record(item, size))
 
     def _plan_update(self, kwargs: Mapping[str, Any]) -> _Write:
-        request = _Request(kwargs)
-        update = request.update(kwargs)
-        condition = request.condition(kwargs, "ConditionExpression")
-        request.finish()
+        plan, values = _write_plan(kwargs)
+        update = plan.update
         table = self.backend.table(kwargs["TableName"])
         key_item, _ = canonical_item(kwargs["Key"])
         check_key(table.schema, key_item)
@@ -691,19 +712,17 @@ class DynamoDBClient(MemoryClient):
         if update is not None:
             _refuse_key_changes(table, update)
         before = table.get(key)
-        _check_condition(kwargs, condition, before, request.values)
+        _check_condition(kwargs, plan.condition, before, values)
         base: Mapping[str, Wire] = key_item if before is None else before.item
-        item = dict(base) if update is None else update.apply(base, request.values)
+        item = dict(base) if update is None else update.apply(base, values)
         return _Write(table, key, before, _checked(table, item), update)
 
     def _plan_delete(self, kwargs: Mapping[str, Any]) -> _Write:
-        request = _Request(kwargs)
-        condition = request.condition(kwargs, "ConditionExpression")
-        request.finish()
+        plan, values = _write_plan(kwargs)
         table = self.backend.table(kwargs["TableName"])
         key = _key_of(table, kwargs["Key"])
         before = table.get(key)
-        _check_condition(kwargs, condition, before, request.values)
+        _check_condition(kwargs, plan.condition, before, values)
         return _Write(table, key, before, None)
 
     def _apply(self, write: _Write) -> None:
@@ -1009,7 +1028,7 @@ class DynamoDBClient(MemoryClient):
         return {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": attribute}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Page:
     """How one page of a Query or Scan is cut, filtered and metered."""
 
@@ -1022,7 +1041,7 @@ class _Page:
     select: str
     limit: int | None
 
-    def read(self, records: Iterator[tuple[Any, Record]]) -> dict[str, Any]:
+    def read(self, records: Iterable[tuple[Any, Record]]) -> dict[str, Any]:
         """Evaluate records until the page is full; a page never holds more than 1 MB."""
         found: list[Item] = []
         evaluated = size = 0
@@ -1041,10 +1060,10 @@ class _Page:
             if evaluated == self.limit:
                 more = True
                 break
-        label = self.table.name if self.index is None else self.index.label
-        self.meter.items_evaluated[label] += evaluated
-        self.meter.items_returned[label] += len(found)
-        self.meter.bytes_read[label] += size
+        meter, label = self.meter, self.table.name if self.index is None else self.index.label
+        meter.items_evaluated[label] += evaluated
+        meter.items_returned[label] += len(found)
+        meter.bytes_read[label] += size
         response: dict[str, Any] = {"Count": len(found), "ScannedCount": evaluated}
         if self.select != "COUNT":
             kept = found if self.projection is None else [self.projection.project(item) for item in found]
@@ -1077,29 +1096,177 @@ def _index_of(table: Table, kwargs: Mapping[str, Any]) -> Index | None:
     return table.indexes[name]
 
 
-def _check_condition_types(schema: KeySchema, hash_value: Wire, operands: Sequence[Wire]) -> None:
-    pairs = [(schema.hash_key, hash_value)]
+#: Parameters of a Query that decide nothing while there is nothing to read, and those that its shape holds.
+_PLAIN_QUERY = frozenset(
+    {
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "IndexName",
+        "KeyConditionExpression",
+        "Limit",
+        "TableName",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _EmptyPlan:
+    """A Query of an index that was answered before, by an empty page, and whose values are all texts."""
+
+    table: Table
+    index: Index
+    names: Mapping[str, str] | None
+    values: set[str]
+    hash_constant: str
+
+
+class _WritePlan(NamedTuple):
+    """The compiled expressions of a PutItem, UpdateItem or DeleteItem of one shape."""
+
+    update: Update | None
+    condition: Condition | None
+
+
+_NO_VALUES: Mapping[str, Wire] = {}
+_WRITE_PLANS: dict[Any, _WritePlan] = {}
+
+
+def _write_plan(kwargs: Mapping[str, Any]) -> tuple[_WritePlan, Mapping[str, Wire]]:
+    """Return the compiled expressions of a write and its values; raises Rejection as the service would."""
+    names, values = kwargs.get("ExpressionAttributeNames"), kwargs.get("ExpressionAttributeValues")
+    shape = (
+        kwargs.get("UpdateExpression"),
+        kwargs.get("ConditionExpression"),
+        None if names is None else tuple(names.items()),
+        None if values is None else tuple(values),
+    )
+    plan = _WRITE_PLANS.get(shape)
+    if plan is None:
+        request = _Request(kwargs)
+        plan = _WritePlan(request.update(kwargs), request.condition(kwargs, "ConditionExpression"))
+        request.finish()
+        if len(_WRITE_PLANS) >= MAX_PLANS:
+            _WRITE_PLANS.clear()
+        _WRITE_PLANS[shape] = plan
+        return plan, request.values
+    if values is None:
+        return plan, _NO_VALUES
+    canonical_values = {name: canonical(value)[0] for name, value in values.items()}
+    condition = plan.condition
+    if condition is not None and (condition.rules or condition.ranges):
+        condition.check(canonical_values, "Invalid ConditionExpression: ")
+    return plan, canonical_values
+
+
+def _query_shape(kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what decides how a Query is read, besides the values of its placeholders."""
+    names, values = kwargs.get("ExpressionAttributeNames"), kwargs.get("ExpressionAttributeValues")
+    return (
+        kwargs.get("IndexName"),
+        kwargs.get("KeyConditionExpression"),
+        kwargs.get("FilterExpression"),
+        kwargs.get("ProjectionExpression"),
+        kwargs.get("Select"),
+        None if names is None else tuple(names.items()),
+        None if values is None else tuple(values),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryPlan:
+    """How a Query of one shape is read; only a shape that the service takes has one."""
+
+    condition: _KeyCondition
+    keys: Condition
+    typed: tuple[tuple[str, KeyAttribute], ...]
+    filter: Condition | None
+    projection: Projection | None
+    select: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only the types of the values can be wrong, and all of them have to be texts."""
+        texts_will_do = all("S" in rule.kinds for rule in self.keys.rules) and not self.keys.ranges
+        return texts_will_do and all(attribute.kind == "S" for _, attribute in self.typed)
+
+    def check(self, values: Mapping[str, Wire]) -> None:
+        """Raise Rejection for values that the shape cannot take."""
+        if self.keys.rules or self.keys.ranges:
+            self.keys.check(values, "Invalid KeyConditionExpression: ")
+        for name, attribute in self.typed:
+            if not values[name].get(attribute.kind):
+                _check_condition_type(attribute, values[name])
+        if self.filter is not None and (self.filter.rules or self.filter.ranges):
+            self.filter.check(values, "Invalid FilterExpression: ")
+
+
+def _query_plan(table: Table, index: Index | None, kwargs: Mapping[str, Any]) -> _QueryPlan:
+    schema = table.schema if index is None else index.schema
+    request = _Request(kwargs)
+    if kwargs.get("KeyConditionExpression") is None:
+        raise invalid(
+            "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
+        )
+    keys = request.condition(kwargs, "KeyConditionExpression")
+    assert keys is not None
+    range_name = None if schema.range_key is None else schema.range_key.name
+    condition = _key_condition(
+        kwargs["KeyConditionExpression"], request.names, schema.hash_key.name, range_name
+    )
+    typed = [(condition.hash_constant, schema.hash_key)]
     if schema.range_key is not None:
-        pairs += [(schema.range_key, operand) for operand in operands]
-    for attribute, value in pairs:
-        if kind_of(value) != attribute.kind:
-            raise invalid(
-                "One or more parameter values were invalid: Condition "
-                "parameter type does not match schema type"
-            )
-        if attribute.kind != "N" and not value[attribute.kind]:
-            raise invalid(
-                "One or more parameter values are not valid. The AttributeValue "
-                "for a key attribute cannot contain "
-                f"an empty {'string' if attribute.kind == 'S' else 'binary'} value. Key: {attribute.name}"
-            )
+        typed += [(name, schema.range_key) for name in condition.operands]
+    for name, attribute in typed:
+        _check_condition_type(attribute, request.values[name])
+    found, projection, select, _ = _evaluation(kwargs, request, schema, index)
+    return _QueryPlan(condition, keys, tuple(typed), found, projection, select)
+
+
+def _evaluation(
+    kwargs: Mapping[str, Any], request: _Request, schema: KeySchema, index: Index | None
+) -> tuple[Condition | None, Projection | None, str, int | None]:
+    """Return the filter, the projection, what is selected and the limit of a Query or Scan."""
+    condition = request.condition(kwargs, "FilterExpression")
+    if condition is not None and kwargs.get("KeyConditionExpression") is not None:
+        for name in schema.names:
+            if name in condition.attributes:
+                raise invalid(
+                    "Filter Expression can only contain non-primary key attributes: "
+                    f"Primary key attribute: {name}"
+                )
+    projection = request.projection(kwargs)
+    request.finish()
+    select = _select_of(kwargs, projection, index)
+    return condition, projection, select, _limit_of(kwargs)
+
+
+def _limit_of(kwargs: Mapping[str, Any]) -> int | None:
+    limit: int | None = kwargs.get("Limit")
+    if limit is not None and limit < 1:
+        raise invalid(
+            f"1 validation error detected: Value '{limit}' at 'limit' failed to satisfy constraint: "
+            "Member must have value greater than or equal to 1"
+        )
+    return limit
+
+
+def _check_condition_type(attribute: KeyAttribute, value: Wire) -> None:
+    if kind_of(value) != attribute.kind:
+        raise invalid(
+            "One or more parameter values were invalid: Condition parameter type does not match schema type"
+        )
+    if attribute.kind != "N" and not value[attribute.kind]:
+        raise invalid(
+            "One or more parameter values are not valid. The AttributeValue "
+            "for a key attribute cannot contain "
+            f"an empty {'string' if attribute.kind == 'S' else 'binary'} value. Key: {attribute.name}"
+        )
 
 
 def _start_position(
-    kwargs: Mapping[str, Any], table: Table, index: Index | None, hash_value: Any, bounds: _Bounds
+    raw: Mapping[str, Any] | None, table: Table, index: Index | None, hash_value: Any, bounds: _Bounds
 ) -> Position | None:
     """Return the position of ExclusiveStartKey; raises Rejection unless a page could have ended there."""
-    raw = kwargs.get("ExclusiveStartKey")
     if raw is None:
         return None
     key, _ = canonical_item(raw)

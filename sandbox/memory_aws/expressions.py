@@ -161,11 +161,8 @@ class Update:
     actions: tuple[Action, ...]
     apply: Callable[[Mapping[str, Wire], Values], Item]
     references: References
-
-    @property
-    def attributes(self) -> frozenset[str]:
-        """The top-level attributes that the update may change."""
-        return frozenset(str(action.path.parts[0]) for action in self.actions)
+    attributes: frozenset[str]
+    """The top-level attributes that the update may change."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -791,7 +788,8 @@ def compile_update(
             remove_path(changed, parts)
         return changed
 
-    return Update(actions, apply, references)
+    attributes = frozenset(str(action.path.parts[0]) for action in actions)
+    return Update(actions, apply, references, attributes)
 
 
 def _change_set(changed: Item, parts: Parts, kind: str, present: Wire | None, value: Wire) -> None:

@@ -121,7 +121,11 @@ class Statement:
             raise invalid("Number of parameters in request and statement don't match.")
         canonical_parameters = [canonical(parameter)[0] for parameter in parameters]
         return {
-            name: canonical(template.build(canonical_parameters))[0]
+            name: (
+                canonical_parameters[template.content]
+                if template.kind == "param"
+                else canonical(template.build(canonical_parameters))[0]
+            )
             for name, template in self.constants.items()
         }, canonical_parameters
 

@@ -219,6 +219,7 @@ class Table:
         self.name = name
         self.schema = schema
         self.indexes: dict[str, Index] = {}
+        self.plans: dict[Any, Any] = {}
         self.partitions: dict[Any, SortedDict] = {}
         self.writes = 0
         self.ttl_attribute: str | None = None

@@ -91,6 +91,9 @@ def add_numbers(left: Wire | None, right: Wire | None, sign: int = 1) -> Wire:
 
 def canonical(value: Mapping[str, Any], depth: int = 0) -> tuple[Wire, int]:
     """Return the canonical form of ``value`` and its size in bytes; raises Rejection when it is not valid."""
+    text = value.get("S")
+    if type(text) is str and len(value) == 1:
+        return {"S": text}, len(text) if text.isascii() else len(text.encode("utf-8"))
     if len(value) != 1:
         raise invalid(
             "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"

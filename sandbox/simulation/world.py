@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
@@ -43,7 +43,7 @@ from sandbox.fake_marketplace import (
     Subscription,
 )
 from sandbox.memory_aws.dynamodb import MemoryDynamoDB
-from sandbox.memory_aws.sqs import EventSource, MemorySQS
+from sandbox.memory_aws.sqs import EventSource, MemorySQS, Message
 from sandbox.virtual_time import VirtualClock, VirtualWorkers
 
 SUBSCRIBERS: Final = "awsmp-subscribers"
@@ -112,8 +112,7 @@ class Trap:
     action: Callable[[], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AwsCall:
+class AwsCall(NamedTuple):
     """One AWS call that a function makes, as a fault plan sees it: once before its effect and once after."""
 
     region: str
@@ -208,6 +207,8 @@ class World:
     _ids: random.Random = field(init=False)
     _stack: list[_Invocation] = field(init=False, default_factory=list)
     _due: list[tuple[datetime, int, Schedule, str]] = field(init=False)
+    _inboxes: list[Mapping[str, Message]] = field(init=False)
+    _event_sources: dict[str, EventSource] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Create tables, queues and functions."""
@@ -223,6 +224,10 @@ class World:
         self._events_url = _queue(self.events_sqs, "events")
         self.events = self._events()
         self.regions = {name: self._region(name, number) for number, name in enumerate(self.region_names)}
+        self._inboxes = [self.events_sqs.queues["events"].messages]
+        self._inboxes += [
+            region.sqs.queues[queue].messages for region in self.regions.values() for queue in region.urls
+        ]
         planned = [(schedule, name) for name in self.region_names for schedule in schedules()]
         self._due = [
             (self.start + schedule.every, order, schedule, name)
@@ -275,14 +280,21 @@ class World:
     def _entry_fault(self, operation: str, position: int) -> str | None:
         return None if self.entry_faults is None else self.entry_faults(operation, position)
 
-    def call(self, service: str, operation: str, request: Mapping[str, Any], run: Callable[[], Any]) -> Any:
-        """Make one AWS call for the function that is running, with whatever is planned for it."""
+    def call(self, service: str, operation: str, request: Mapping[str, Any], run: Callable[..., Any]) -> Any:
+        """Make one AWS call for the function that is running, with whatever is planned for it.
+
+        A fault plan is not asked about a function that its ``concerns`` says no fault is planned for; a plan
+        without that method is asked about every call.
+        """
         invocation = self._stack[-1]
         if invocation.dead:
             raise Crash
+        if not self.traps and not self._may_strike(invocation.function):
+            # No AWS call plans a fault, so nothing strikes after it either.
+            return run(**request)
         self._spring(invocation, service, operation, request, after=False)
         try:
-            answer = run()
+            answer = run(**request)
         except Exception:
             # An error is an answer too: the function may crash before it learns of it.
             with suppress(SdkRetry):
@@ -291,8 +303,15 @@ class World:
         try:
             self._spring(invocation, service, operation, request, after=True)
         except SdkRetry:
-            answer = run()
+            answer = run(**request)
         return answer
+
+    def _may_strike(self, function: str) -> bool:
+        plan = self.fault_plan
+        if plan is None:
+            return False
+        concerns: Callable[[str], bool] | None = getattr(plan, "concerns", None)
+        return concerns is None or concerns(function)
 
     def _spring(
         self,
@@ -414,7 +433,7 @@ class World:
 
     def pump(self) -> None:
         """Let the event source mappings work off what is visible, until every queue is quiet."""
-        worked = True
+        worked = any(self._inboxes)
         while worked:
             worked = "subscription" not in self.paused and self._pump(
                 self.events_sqs, self._events_url, "subscription", self.region_names[0]
@@ -429,7 +448,9 @@ class World:
         now = self.clock.now()
         if not messages or not any(message.visible_at <= now for message in messages.values()):
             return False
-        source = EventSource(backend.client(), url)
+        source = self._event_sources.get(url)
+        if source is None:
+            source = self._event_sources[url] = EventSource(backend.client(), url)
         worked = False
         while (batch := source.receive()) is not None:
             worked = True
@@ -485,8 +506,7 @@ class World:
         return index.partitions
 
     def _advance_to(self, instant: datetime) -> None:
-        if instant > self.clock.now():
-            self.clock.sleep((instant - self.clock.now()).total_seconds())
+        self.clock.advance_to(instant)
 
     # --- the outside -------------------------------------------------------------------------------
 
@@ -533,7 +553,7 @@ class _WiredClient:
         world, service = self._world, self._service
 
         def call(**request: Any) -> Any:
-            return world.call(service, operation, request, lambda: run(**request))
+            return world.call(service, operation, request, run)
 
         setattr(self, method, call)
         return call

@@ -56,12 +56,14 @@ class Broken(AssertionError):
 
 def text(item: Mapping[str, Any], name: str) -> str | None:
     """Return a string attribute of a stored item."""
-    return item[name]["S"] if name in item and "S" in item[name] else None
+    value: Mapping[str, str] | None = item.get(name)
+    return None if value is None else value.get("S")
 
 
 def number(item: Mapping[str, Any], name: str) -> Decimal:
     """Return a number attribute of a stored item; 0 where it is absent or no number."""
-    return Decimal(item[name]["N"]) if name in item and "N" in item[name] else ZERO
+    value = item.get(name)
+    return Decimal(value["N"]) if value is not None and "N" in value else ZERO
 
 
 @dataclass(slots=True)
@@ -230,6 +232,9 @@ class Checker:
 
     def check_deadlines(self) -> None:
         """Raise Broken when something is pending past its deadline or held up by somebody else's trouble."""
+        if self.world.clock.now() <= self.calm_since + GRACE:
+            # Nothing is late yet: every bound lies at least that far behind the last trouble.
+            return
         items = {
             name: [item for item in stored(region.dynamodb, LEDGER) if "meteringPending" in item]
             for name, region in self.world.regions.items()
@@ -239,14 +244,21 @@ class Checker:
             raise Broken("\n".join(problems))
 
     def _late(self, items: Mapping[str, list[Any]]) -> Iterator[str]:
-        for group, rows in self._rows().items():
-            if any("meteringPending" in item for item in rows):
-                yield from self._overdue(group, "rows", self.model.row_deadline)
+        for group in self._groups_with_pending_rows():
+            yield from self._overdue(group, "rows", self.model.row_deadline)
         for region, ledger in items.items():
             for item in ledger:
                 if "meteringPending" in item:
                     kind = "a record" if number(item, "quantity") != ZERO else "a zero"
                     yield from self._overdue(group_of(region, item), kind, self.model.deadline)
+
+    def _groups_with_pending_rows(self) -> Mapping[GroupKey, None]:
+        return {
+            self.model.rows[RowKey(name, item["licenseArn"]["S"], item[ROW_KEY]["S"])].group: None
+            for name, region in self.world.regions.items()
+            for item in stored(region.dynamodb, USAGE)
+            if "meteringPending" in item
+        }
 
     def _overdue(self, group: GroupKey, what: str, deadline: Callable[[GroupKey], datetime]) -> Iterator[str]:
         now = self.world.clock.now()
@@ -255,8 +267,10 @@ class Checker:
         since = max(self.model.writes[group][-1], self.calm_since)
         if now > max(deadline(dated), since) + GRACE:
             yield f"P3 {group}: {what} still pending at {now}, calm since {self.calm_since}"
+        if what == "a zero" or now <= since + BILLED_WITHIN:
+            return
         bound = max(self.model.first_folded(dated), since) + BILLED_WITHIN
-        if what != "a zero" and self._healthy(group) and bound < self.model.deadline(dated) and now > bound:
+        if bound < now and bound < self.model.deadline(dated) and self._healthy(group):
             yield f"P4 {group}: {what} held up until {now}, though nothing is wrong with it"
 
     def _healthy(self, group: GroupKey) -> bool:

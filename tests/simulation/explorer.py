@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import Enum, auto
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -79,6 +80,13 @@ _MARKETPLACE_FAULTS: Final = {
     "refused": Answer(error="DisabledApiException"),
     "throttled": Answer(error="ThrottlingException"),
 }
+
+
+#: The role that works each queue off, the queue of each such role, and who may still have rows cleaned up.
+_FED_BY: Final = tuple(next(role for role in ROLES if role.queue == queue) for queue in QUEUES)
+_QUEUE_OF: Final = {role.name: number for number, role in enumerate(_FED_BY)}
+_CLEANUP_QUEUE: Final = QUEUES.index("cleanup")
+_CLEANING: Final = frozenset({CLEANUP.name, AGGREGATOR.name})
 
 
 class Violation(AssertionError):
@@ -164,6 +172,31 @@ class Step(NamedTuple):
     request: int = -1
     variant: str = ""
     answer: int = -1
+
+
+_Messages = tuple[tuple[int, int], ...]
+
+
+class _Target(Enum):
+    """What a call reads or changes."""
+
+    USAGE = auto()
+    LEDGER = auto()
+    MARKET = auto()
+    QUEUES = auto()
+
+
+class _Outcome(NamedTuple):
+    """What a call comes to, in every state that has the same table behind it.
+
+    ``node`` is None where the process draws an attempt id next: which one is fresh, the state decides.
+    """
+
+    target: _Target
+    answer: int
+    snapshot: int
+    sent: _Messages
+    node: Node | None
 
 
 #: The parents of all states found so far, and the number of one of them: a schedule can be told from these.
@@ -435,6 +468,11 @@ class Explorer:
         self._markets: Interner[Marketplace] = Interner()
         self._bodies: Interner[str] = Interner()
         self._effects: dict[tuple[int, str, int, datetime | None], tuple[int, int]] = {}
+        self._targets: dict[int, _Target] = {}
+        self._sendings: dict[tuple[int, bool], tuple[int, _Messages]] = {}
+        self._outcomes: dict[tuple[int, str, int, datetime], _Outcome] = {}
+        self._puts: dict[tuple[int, Put], int] = {}
+        self._met: set[tuple[Any, ...]] = set()
         self._writes: dict[int, tuple[Write, ...]] = {}
         self._rows: dict[int, dict[str, dict[str, Any]]] = {}
         self._records: dict[int, tuple[dict[str, Any], LedgerRecord] | None] = {}
@@ -519,9 +557,8 @@ class Explorer:
                     parents.append((number, step))
                     queue.append(after)
                     self._visit(after, parents, known)
-                if step.request >= 0 and not step.variant:
-                    for write in self._written(step.request):
-                        self._meet(self._moment(state, step, after, write), step, (parents, number))
+                if step.request >= 0 and not step.variant and self._written(step.request):
+                    self._meet_all(state, step, after, (parents, number))
         self.report.states = len(parents)
         self.report.executions = self.machine.replays
         self.report.durable_states = len(self._drained)
@@ -586,11 +623,11 @@ class Explorer:
         return state._replace(clock=clock)
 
     def _starts(self, state: State) -> Iterator[tuple[Step, State]]:
-        running = Counter(self.machine[process.node].role.name for process in state.processes)
+        running = [self.machine[process.node].role.name for process in state.processes]
         limit = self.configuration.together
         for queue, body in dict.fromkeys(state.messages):
-            role = next(role for role in ROLES if role.queue == QUEUES[queue])
-            if running[role.name] >= limit.get(role.name, 1):
+            role = _FED_BY[queue]
+            if running.count(role.name) >= limit.get(role.name, 1):
                 continue
             rest = _without(state.messages, (queue, body))
             yield (
@@ -605,7 +642,7 @@ class Explorer:
                     ),
                 )
         for number, role in enumerate(self._scheduled):
-            if state.runs[number] and running[role.name] < limit.get(role.name, 1):
+            if state.runs[number] and running.count(role.name) < limit.get(role.name, 1):
                 left = state._replace(runs=_replaced(state.runs, number, state.runs[number] - 1))
                 argument = self._schedule_input(role, self.configuration.instants[state.clock])
                 yield Step(role.name, "starts"), self._started(left, role, argument, -1)
@@ -636,19 +673,19 @@ class Explorer:
         now = self.configuration.instants[state.clock]
         return self._placed(
             after,
-            self.machine.resume(node, answer, now, partial(self._fresh_id, after)),
+            self.machine.resume(node, answer, now, partial(self._fresh_id, after.ledger, after.processes)),
             message,
             state.clock,
         )
 
     def _placed(self, state: State, node: Node, message: int, born: int) -> State:
         """Return the state with a process at ``node``; a finished one is gone."""
-        reported = state.reported | node.reported if node.reported else state.reported
+        if node.reported:
+            state = state._replace(reported=state.reported | node.reported)
         if node.done:
-            state = state._replace(reported=reported)
             return self._given_back(state, node.role, message) if node.failure else state
         processes = tuple(sorted((*state.processes, Process(node.number, message, born))))
-        return state._replace(reported=reported, processes=processes)
+        return state._replace(processes=processes)
 
     def _end(self, state: State, process: Process, *, give_back: bool) -> State:
         state = state._replace(processes=_without(state.processes, process))
@@ -664,32 +701,76 @@ class Explorer:
     def _steps(self, state: State, process: Process) -> Iterator[tuple[Step, State]]:
         node = self.machine[process.node]
         assert node.request is not None
+        rest = _without(state.processes, process)
         for variant in ("", *(self.configuration.fault_kinds if state.faults else ())):
-            left = state._replace(faults=state.faults - 1) if variant else state
+            faults = state.faults - 1 if variant else state.faults
             if variant == "crash":
                 yield (
                     Step(node.role.name, "crashes", process.node, variant="crash"),
-                    self._end(left, process, give_back=True),
+                    self._given_back(
+                        state._replace(faults=faults, processes=rest), node.role, process.message
+                    ),
                 )
                 continue
             if not self._strikes(variant, node.request):
                 continue
-            answer, after = self._perform(left, node.request, variant)
-            after = self._end(after, process, give_back=False)
-            now = self.configuration.instants[state.clock]
-            next_node = self.machine.resume(node, answer, now, partial(self._fresh_id, after))
-            step = Step(node.role.name, "", process.node, node.request, variant, answer)
-            yield step, self._placed(after, next_node, process.message, process.born)
+            target, answer, snapshot, sent, after = self._outcome(state, node, variant)
+            usage = snapshot if target is _Target.USAGE else state.usage
+            ledger = snapshot if target is _Target.LEDGER else state.ledger
+            if after is None:
+                now = self.configuration.instants[state.clock]
+                after = self.machine.resume(node, answer, now, partial(self._fresh_id, ledger, rest))
+            messages = tuple(sorted((*state.messages, *sent))) if sent else state.messages
+            processes = rest
+            if not after.done:
+                started = Process(after.number, process.message, process.born)
+                processes = tuple(sorted((*rest, started))) if rest else (started,)
+            next_state = State(
+                usage,
+                ledger,
+                snapshot if target is _Target.MARKET else state.market,
+                state.reported | after.reported if after.reported else state.reported,
+                messages,
+                state.clock,
+                state.writers,
+                state.runs,
+                faults,
+                state.duplicates,
+                processes,
+            )
+            if after.failure:
+                next_state = self._given_back(next_state, node.role, process.message)
+            yield Step(node.role.name, "", process.node, node.request, variant, answer), next_state
+
+    def _outcome(self, state: State, node: Node, variant: str) -> _Outcome:
+        """Return what the process's next call comes to, once for every table that may lie behind it."""
+        assert node.request is not None
+        now, target = self.configuration.instants[state.clock], self._target(node.request)
+        behind = 0
+        if target is _Target.USAGE:
+            behind = state.usage
+        elif target is _Target.LEDGER:
+            behind = state.ledger
+        elif target is _Target.MARKET:
+            behind = state.market
+        key = (node.number, variant, behind, now)
+        known = self._outcomes.get(key)
+        if known is None:
+            snapshot, sent = 0, _Messages()
+            if target is _Target.QUEUES:
+                answer, sent = self._send(node.request, variant)
+            else:
+                answer, snapshot = self._effect(node.request, variant, target, behind, now)
+            after = self.machine.resume_without_id(node, answer, now)
+            known = self._outcomes[key] = _Outcome(target, answer, snapshot, sent, after)
+        return known
 
     def _strikes(self, variant: str, request: int) -> bool:
-        at_marketplace = self.machine.requests[request].service == "meteringmarketplace"
-        return variant in ("", "lost") or at_marketplace
+        return variant in ("", "lost") or self._target(request) is _Target.MARKET
 
-    def _fresh_id(self, state: State) -> str:
+    def _fresh_id(self, ledger: int, processes: Sequence[Process]) -> str:
         """Return an attempt id that neither the ledger nor any living process knows."""
-        taken = self._ledger_ids(state.ledger).union(
-            *(self.machine[process.node].ids for process in state.processes)
-        )
+        taken = self._ledger_ids(ledger).union(*(self.machine[process.node].ids for process in processes))
         return next(name for name in (f"attempt-{n}" for n in range(100)) if name not in taken)
 
     def _ledger_ids(self, ledger: int) -> frozenset[str]:
@@ -704,29 +785,61 @@ class Explorer:
 
     def _perform(self, state: State, number: int, variant: str) -> tuple[int, State]:
         """Let a call have its effect; return what its caller is told."""
-        request = self.machine.requests[number]
-        if request.service == "sqs":
-            bodies = [entry["MessageBody"] for entry in request.arguments["Entries"]]
-            queue = QUEUES.index(request.arguments["QueueUrl"])
-            sent = [(queue, self._bodies.number(body, body)) for body in bodies]
-            answer = {"Successful": [{"Id": entry["Id"]} for entry in request.arguments["Entries"]]}
-            told = Answer(error="lost") if variant == "lost" else Answer(answer)
-            return self._answer(told), state._replace(messages=tuple(sorted((*state.messages, *sent))))
         now = self.configuration.instants[state.clock]
-        if request.service == "meteringmarketplace":
-            metered = (number, variant, state.market, now)
-            if metered not in self._effects:
-                self._effects[metered] = self._meter(request, state.market, now, variant)
-            answer_number, market = self._effects[metered]
-            return answer_number, state._replace(market=market)
-        table = self._table_of(request)
-        key = (number, variant, state.usage if table == USAGE else state.ledger, None)
+        match self._target(number):
+            case _Target.QUEUES:
+                answer, sent = self._send(number, variant)
+                return answer, state._replace(messages=tuple(sorted((*state.messages, *sent))))
+            case _Target.MARKET as target:
+                answer, market = self._effect(number, variant, target, state.market, now)
+                return answer, state if market == state.market else state._replace(market=market)
+            case _Target.USAGE as target:
+                answer, usage = self._effect(number, variant, target, state.usage, now)
+                return answer, state if usage == state.usage else state._replace(usage=usage)
+            case _Target.LEDGER as target:
+                answer, ledger = self._effect(number, variant, target, state.ledger, now)
+                return answer, state if ledger == state.ledger else state._replace(ledger=ledger)
+
+    def _target(self, number: int) -> _Target:
+        target = self._targets.get(number)
+        if target is None:
+            request = self.machine.requests[number]
+            if request.service == "sqs":
+                target = _Target.QUEUES
+            elif request.service == "meteringmarketplace":
+                target = _Target.MARKET
+            else:
+                target = _Target.USAGE if self._table_of(request) == USAGE else _Target.LEDGER
+            self._targets[number] = target
+        return target
+
+    def _send(self, number: int, variant: str) -> tuple[int, _Messages]:
+        """Return the answer of a SendMessageBatch and the messages that it puts into a queue."""
+        key = (number, variant == "lost")
+        if key not in self._sendings:
+            arguments = self.machine.requests[number].arguments
+            bodies = [entry["MessageBody"] for entry in arguments["Entries"]]
+            queue = QUEUES.index(arguments["QueueUrl"])
+            sent = tuple((queue, self._bodies.number(body, body)) for body in bodies)
+            answer = {"Successful": [{"Id": entry["Id"]} for entry in arguments["Entries"]]}
+            told = Answer(error="lost") if variant == "lost" else Answer(answer)
+            self._sendings[key] = (self._answer(told), sent)
+        return self._sendings[key]
+
+    def _effect(
+        self, number: int, variant: str, target: _Target, snapshot: int, now: datetime
+    ) -> tuple[int, int]:
+        """Return the answer of a call to a table or to the Marketplace, and what it leaves there."""
+        # What a table answers does not depend on the time.
+        key = (number, variant, snapshot, now if target is _Target.MARKET else None)
         if key not in self._effects:
-            self._effects[key] = self._store(request, table, key[2], variant)
-        answer_number, snapshot = self._effects[key]
-        if table == USAGE:
-            return answer_number, state._replace(usage=snapshot)
-        return answer_number, state._replace(ledger=snapshot)
+            request = self.machine.requests[number]
+            if target is _Target.MARKET:
+                self._effects[key] = self._meter(request, snapshot, now, variant)
+            else:
+                table = USAGE if target is _Target.USAGE else LEDGER
+                self._effects[key] = self._store(request, table, snapshot, variant)
+        return self._effects[key]
 
     def _answer(self, answer: Answer) -> int:
         return self.machine.answers.number(answer, canonical([answer.response, answer.error]))
@@ -773,6 +886,12 @@ class Explorer:
         return self._snapshots[name].number(records, text)
 
     def _put(self, usage: int, put: Put) -> int:
+        key = (usage, put)
+        if key not in self._puts:
+            self._puts[key] = self._new_put(usage, put)
+        return self._puts[key]
+
+    def _new_put(self, usage: int, put: Put) -> int:
         timestamp = format_second(HOUR_START + timedelta(seconds=put.second))
         item = {
             "licenseArn": LICENSE,
@@ -924,9 +1043,9 @@ class Explorer:
     def _drain_from(self, state: State) -> None:
         """Let everybody die here and a quiet pipeline finish, leftover cleanups delivered or lost."""
         held = [
-            (QUEUES.index(queue), process.message)
+            (_QUEUE_OF[self.machine[process.node].role.name], process.message)
             for process in state.processes
-            if (queue := self.machine[process.node].role.queue) is not None
+            if process.message >= 0
         ]
         # A copy of a message does nothing that the first one does not, once nobody interferes.
         messages = tuple(sorted({*state.messages, *held}))
@@ -935,8 +1054,7 @@ class Explorer:
             return
         self._drained.add(key)
         died = state._replace(processes=(), messages=messages)
-        cleanup_queue = QUEUES.index("cleanup")
-        lost = tuple(message for message in messages if message[0] != cleanup_queue)
+        lost = tuple(message for message in messages if message[0] != _CLEANUP_QUEUE)
         for calm in self.configuration.calms:
             for left in dict.fromkeys((messages, lost)):
                 self._settle(died._replace(messages=left), calm)
@@ -976,7 +1094,7 @@ class Explorer:
             if not state.messages:
                 return state
             (queue, body), *rest = state.messages
-            role = next(role for role in ROLES if role.queue == QUEUES[queue])
+            role = _FED_BY[queue]
             state = self._alone(state._replace(messages=tuple(rest)), role, body)
         raise Violation("the queues do not empty")
 
@@ -987,8 +1105,10 @@ class Explorer:
         while not node.done:
             assert node.request is not None
             answer, state = self._perform(state, node.request, "")
-            node = self.machine.resume(node, answer, now, partial(self._fresh_id, state))
-            state = state._replace(reported=state.reported | node.reported)
+            fresh_id = partial(self._fresh_id, state.ledger, state.processes)
+            node = self.machine.resume(node, answer, now, fresh_id)
+            if node.reported:
+                state = state._replace(reported=state.reported | node.reported)
             self._judge(state)
         _require(node.failure is None, f"a quiet {role.name} failed: {node.failure}")
         return state
@@ -1020,27 +1140,55 @@ class Explorer:
             self._writes[request] = writes_of(self.machine.requests[request])
         return self._writes[request]
 
-    def _moment(self, before: State, step: Step, after: State, write: Write) -> Moment:
-        cleanup_queue = QUEUES.index("cleanup")
+    def _moment(
+        self,
+        before: State,
+        role: Role,
+        after: State,
+        write: Write,
+        *,
+        waiting_cleanups: bool,
+        writers_left: bool,
+    ) -> Moment:
         found, found_after = self._record(before.ledger), self._record(after.ledger)
-        others = [
-            self.machine[process.node].role for process in before.processes if process.node != step.process
-        ]
         return Moment(
-            role=self.machine[step.process].role,
+            role=role,
             write=write,
             rows=self._row_items(before.usage),
             record=None if found is None else found[1],
             after_rows=self._row_items(after.usage),
             after_record=None if found_after is None else found_after[1],
-            waiting_cleanups=any(queue == cleanup_queue for queue, _ in before.messages)
-            or CLEANUP in others
-            or AGGREGATOR in others,
-            writers_left=any(
-                done < len(script)
-                for done, script in zip(before.writers, self.configuration.writers, strict=True)
-            ),
+            waiting_cleanups=waiting_cleanups,
+            writers_left=writers_left,
             now=self.configuration.instants[before.clock],
+        )
+
+    def _meet_all(self, before: State, step: Step, after: State, reached: _Reached) -> None:
+        """Note the named interleavings of a step's writes, unless an equal step was looked at before."""
+        waiting, left = self._cleanups_wait(before, step), self._writers_left(before)
+        role = self.machine[step.process].role
+        tables = (before.usage, before.ledger, after.usage, after.ledger)
+        key = (role.name, step.request, tables, waiting, left, before.clock)
+        if key in self._met:
+            return
+        self._met.add(key)
+        for write in self._written(step.request):
+            moment = self._moment(before, role, after, write, waiting_cleanups=waiting, writers_left=left)
+            self._meet(moment, step, reached)
+
+    def _cleanups_wait(self, state: State, step: Step) -> bool:
+        """Tell whether a cleanup waits or is under way, or may still be asked for, besides this step."""
+        for queue, _ in state.messages:
+            if queue == _CLEANUP_QUEUE:
+                return True
+        for process in state.processes:
+            if process.node != step.process and self.machine[process.node].role.name in _CLEANING:
+                return True
+        return False
+
+    def _writers_left(self, state: State) -> bool:
+        return any(
+            done < len(script) for done, script in zip(state.writers, self.configuration.writers, strict=True)
         )
 
     def _meet(self, moment: Moment, step: Step, reached: _Reached) -> None:

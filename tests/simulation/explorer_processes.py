@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, Generic, NoReturn, TypeVar
@@ -193,16 +193,12 @@ class Node:
     reported: frozenset[str]
     ids: frozenset[str]
     children: dict[tuple[int, datetime, str | None], Node | None] = field(default_factory=dict)
+    role: Role = field(init=False)
+    done: bool = field(init=False)
 
-    @property
-    def role(self) -> Role:
-        """The function that runs."""
-        return self.segment.role
-
-    @property
-    def done(self) -> bool:
-        """Whether the function has returned or raised."""
-        return self.request is None
+    def __post_init__(self) -> None:
+        """Note which function runs, and whether it has returned or raised."""
+        self.role, self.done = self.segment.role, self.request is None
 
 
 class _Script:
@@ -339,19 +335,22 @@ class Machine:
 
     def resume(self, node: Node, answer: int, now: datetime, fresh_id: Callable[[], str]) -> Node:
         """Return the process after it was given ``answer``; ``fresh_id`` is asked only when it draws one."""
-        key: tuple[int, datetime, str | None] = (answer, now, None)
-        segment = _Segment(node.role, node.segment.argument, node, self.answers[answer], now, None)
-        if key not in node.children:
-            node.children[key] = self._run(segment)
-        after = node.children[key]
+        after = self.resume_without_id(node, answer, now)
         if after is None:
-            fresh = fresh_id()
-            key = (answer, now, fresh)
-            if key not in node.children:
-                node.children[key] = self._run(replace(segment, fresh_id=fresh))
-            after = node.children[key]
+            after = self._child(node, answer, now, fresh_id())
         assert after is not None
         return after
+
+    def resume_without_id(self, node: Node, answer: int, now: datetime) -> Node | None:
+        """Return the process after it was given ``answer``; None when it draws an attempt id on its way."""
+        return self._child(node, answer, now, None)
+
+    def _child(self, node: Node, answer: int, now: datetime, fresh_id: str | None) -> Node | None:
+        key = (answer, now, fresh_id)
+        if key not in node.children:
+            segment = _Segment(node.role, node.segment.argument, node, self.answers[answer], now, fresh_id)
+            node.children[key] = self._run(segment)
+        return node.children[key]
 
     def _run(self, segment: _Segment) -> Node | None:
         """Run the function up to the first call without an answer; None when it wants an id first."""

@@ -79,6 +79,10 @@ class FaultPlan:
     entries: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
 
+    def concerns(self, function: str) -> bool:
+        """Tell whether a fault is planned that may strike a call of ``function``, now or later."""
+        return bool(self.planned) and any(fault.function in {"", function} for fault in self.planned)
+
     def arm(self, fault: Planned) -> None:
         """Plan a fault."""
         self.planned.append(fault)

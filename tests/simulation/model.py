@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 HOUR = timedelta(hours=1)
@@ -86,17 +87,15 @@ class Model:
 
     def deadline(self, group: GroupKey) -> datetime:
         """Return when a record of the group's hour is refused: too old, or its month closed at 06:00."""
-        return min(_hour(group) + self.window * HOUR, _next_month(_hour(group)).replace(hour=6))
+        return _deadline(group.hour, self.window)
 
     def row_deadline(self, group: GroupKey) -> datetime:
         """Return when the group's raw rows age out; those of a previous month wait for 06:00 of the 1st."""
-        too_old = _hour(group) + self.window * HOUR
-        return too_old if too_old.isoformat()[:7] == group.hour[:7] else too_old.replace(day=1, hour=6)
+        return _row_deadline(group.hour, self.window)
 
     def first_folded(self, group: GroupKey) -> datetime:
         """Return from when on a fold may have been sent: what is written before can never be late."""
-        hour = _hour(group)
-        unlocked = min(hour + self.lock * HOUR, max(hour + HOUR, _next_month(hour).replace(hour=3)))
+        hour, unlocked = _hour(group), _unlocked(group.hour, self.lock)
         closings = [at for at in self.closings[group.license_arn] if at > hour - HOUR]
         flushes = [min(max(hour + HOUR, at), at + FINAL_FLUSH) for at in closings]
         return min(unlocked, *flushes) if flushes else unlocked
@@ -142,7 +141,32 @@ class Model:
 
 
 def _hour(group: GroupKey) -> datetime:
-    return datetime.fromisoformat(group.hour).replace(tzinfo=UTC)
+    return _start(group.hour)
+
+
+# A calendar does not change: each of these is asked again for every group after every step.
+
+
+@lru_cache(maxsize=4096)
+def _start(hour: str) -> datetime:
+    return datetime.fromisoformat(hour).replace(tzinfo=UTC)
+
+
+@lru_cache(maxsize=4096)
+def _deadline(hour: str, window: int) -> datetime:
+    return min(_start(hour) + window * HOUR, _next_month(_start(hour)).replace(hour=6))
+
+
+@lru_cache(maxsize=4096)
+def _row_deadline(hour: str, window: int) -> datetime:
+    too_old = _start(hour) + window * HOUR
+    return too_old if too_old.isoformat()[:7] == hour[:7] else too_old.replace(day=1, hour=6)
+
+
+@lru_cache(maxsize=4096)
+def _unlocked(hour: str, lock: int) -> datetime:
+    start = _start(hour)
+    return min(start + lock * HOUR, max(start + HOUR, _next_month(start).replace(hour=3)))
 
 
 def _next_month(hour: datetime) -> datetime:

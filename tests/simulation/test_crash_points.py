@@ -33,12 +33,17 @@ class CrashAt(FaultPlan):
     """Ends the function's process at one call, counted over the whole run."""
 
     number: int = 0
+    counts: bool = True
     calls: Counter[str]
+
+    def concerns(self, function: str) -> bool:
+        """Be asked about every call until the crash; where there is none, about all: they are counted."""
+        return self.counts or self.number > 0
 
     def aim(self, number: int, *, after: bool) -> None:
         """Crash at call ``number`` (from 1; 0 never), before or after its effect."""
         self.number, self.after, self.count, self.where = number, after, 0, ""
-        self.calls = Counter()
+        self.calls, self.counts = Counter(), number == 0
 
     def __call__(self, call: AwsCall) -> None:
         """See World.fault_plan."""

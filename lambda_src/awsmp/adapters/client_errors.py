@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -26,8 +25,35 @@ _PERMANENT: Final = frozenset(
 )
 
 
-@contextmanager
-def translated(operation: str) -> Iterator[None]:
+class _Translation:
+    """The body of :func:`translated`; a plain class, because every AWS call enters one."""
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        if isinstance(error, ClientError):
+            code = error.response.get("Error", {}).get("Code", "unknown")
+            if code == _CONDITION_FAILED:
+                raise ConditionFailed(f"{self._operation}: the condition did not hold") from error
+            if code in _PERMANENT:
+                raise Misconfigured(f"{self._operation} was refused: {code}") from error
+            raise StoreUnavailable(f"{self._operation} failed: {code}") from error
+        if isinstance(error, BotoCoreError):
+            told = type(error).__name__
+            raise StoreUnavailable(f"{self._operation} got no answer: {told}") from error
+
+
+def translated(operation: str) -> _Translation:
     """Run one AWS call and name what it raises.
 
     Messages hold the operation and AWS's error code, never a key or a value.
@@ -41,14 +67,4 @@ def translated(operation: str) -> Iterator[None]:
     StoreUnavailable
         Anything else, lost connections and time-outs included; the call may have had its effect.
     """
-    try:
-        yield
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "unknown")
-        if code == _CONDITION_FAILED:
-            raise ConditionFailed(f"{operation}: the condition did not hold") from error
-        if code in _PERMANENT:
-            raise Misconfigured(f"{operation} was refused: {code}") from error
-        raise StoreUnavailable(f"{operation} failed: {code}") from error
-    except BotoCoreError as error:
-        raise StoreUnavailable(f"{operation} got no answer: {type(error).__name__}") from error
+    return _Translation(operation)

@@ -58,17 +58,20 @@ class DynamoDBClient(Protocol):
 
 def to_wire(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return plain values as DynamoDB attribute values."""
-    return {name: _SERIALIZER.serialize(value) for name, value in values.items()}
+    return {name: value_to_wire(value) for name, value in values.items()}
 
 
 def value_to_wire(value: object) -> Any:
     """Return one plain value as a DynamoDB attribute value."""
-    return _SERIALIZER.serialize(value)
+    # Nearly every value is a text; boto3's serializer tries a dozen types before it comes to that.
+    return {"S": value} if type(value) is str else _SERIALIZER.serialize(value)
 
 
 def from_wire(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return DynamoDB attribute values as plain values; numbers become Decimal."""
-    return {name: _DESERIALIZER.deserialize(value) for name, value in item.items()}
+    return {
+        name: value["S"] if "S" in value else _DESERIALIZER.deserialize(value) for name, value in item.items()
+    }
 
 
 def pages(client: DynamoDBClient, operation: str, **query: Any) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 HOUR: Final = timedelta(hours=1)
@@ -39,11 +40,13 @@ def floor_hour(instant: datetime) -> datetime:
     return instant.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
+@lru_cache(maxsize=4096)
 def bucket_of(instant: datetime) -> str:
     """Return the hour bucket (``YYYY-MM-DDTHH``, UTC) that contains ``instant``."""
     return instant.astimezone(UTC).isoformat()[:13]
 
 
+@lru_cache(maxsize=4096)
 def parse_bucket(bucket: str) -> datetime | None:
     """Return the start of ``bucket``, or None when the text is not a canonical hour bucket."""
     if _BUCKET.fullmatch(bucket) is None:
@@ -54,6 +57,7 @@ def parse_bucket(bucket: str) -> datetime | None:
         return None
 
 
+@lru_cache(maxsize=4096)
 def parse_second(text: str) -> datetime | None:
     """Return the instant that ``YYYY-MM-DDTHH:MM:SS`` (UTC) names, or None when it is malformed."""
     if _SECOND.fullmatch(text) is None:
@@ -69,11 +73,13 @@ def format_second(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat()[:19]
 
 
+@lru_cache(maxsize=4096)
 def format_instant(instant: datetime) -> str:
     """Return ``instant`` as ``YYYY-MM-DDTHH:MM:SSZ``, the form of every time that we store."""
     return f"{instant.astimezone(UTC).isoformat()[:19]}Z"
 
 
+@lru_cache(maxsize=4096)
 def parse_instant(text: str) -> datetime:
     """Return the instant of a stored ``YYYY-MM-DDTHH:MM:SSZ``.
 
@@ -87,7 +93,12 @@ def parse_instant(text: str) -> datetime:
 
 def month_wall(hour: datetime) -> datetime:
     """Return the instant from which the Marketplace refuses ``hour`` because its month is closed."""
-    year, month = (hour.year + 1, 1) if hour.month == 12 else (hour.year, hour.month + 1)
+    return _month_wall(hour.year, hour.month)
+
+
+@lru_cache(maxsize=256)
+def _month_wall(year: int, month: int) -> datetime:
+    year, month = (year + 1, 1) if month == 12 else (year, month + 1)
     return datetime(year, month, 1, MONTH_WALL_HOUR, tzinfo=UTC)
 
 
@@ -185,6 +196,11 @@ class BillingWindow:
 
     def submittable_hours(self, now: datetime) -> list[datetime]:
         """Return the complete hours that may still be billed at ``now``, oldest first."""
-        current = floor_hour(now)
-        hours = [current - back * HOUR for back in range(self.billable_hours, 0, -1)]
-        return [hour for hour in hours if self.is_billable(hour, now)]
+        return list(_submittable_hours(self, floor_hour(now)))
+
+
+@lru_cache(maxsize=1024)
+def _submittable_hours(window: BillingWindow, current: datetime) -> tuple[datetime, ...]:
+    # A deadline is a whole hour, so what is billable at the start of the current hour is so until its end.
+    hours = [current - back * HOUR for back in range(window.billable_hours, 0, -1)]
+    return tuple(hour for hour in hours if window.is_billable(hour, current))
