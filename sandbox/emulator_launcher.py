@@ -14,7 +14,11 @@
   time of a signature is not checked.
 * Role policies are enforced as AWS does where the emulator's rules are its own: a request over the loopback
   interface counts as one over TLS (queue policies deny plain HTTP), each PartiQL statement needs
-  ``dynamodb:PartiQLUpdate`` and its like on its table, and a batch of messages needs ``sqs:SendMessage``.
+  ``dynamodb:PartiQLUpdate`` and its like on its table, a batch of messages needs ``sqs:SendMessage``, a mail
+  ``ses:SendEmail`` on its sender's identity and on its configuration set, and events and mails come with the
+  condition keys of their source and their sender.
+* What a function reports of a table's stream as failed comes again, with the whole batch.
+* ``GET /_sandbox/mails`` tells what SES has taken, with each mail's headers, tags and configuration set.
 * ``GET /_sandbox/access`` tells what callers with a policy asked for, and which of it was denied.
 * A package is extracted once and shared by the workers that run it: a cold start would spend most of its
   time on writing hundreds of files. As on AWS, a function should not write there.
@@ -46,6 +50,7 @@ from typing import Any, Final
 
 PATH: Final = "/_sandbox/clock"
 ACCESS_PATH: Final = "/_sandbox/access"
+MAILS_PATH: Final = "/_sandbox/mails"
 #: The finest step in which time is advanced: the shortest rate of a rule.
 STEP_SECONDS: Final = 60.0
 #: How long, in seconds of the machine, a step may take to settle.
@@ -54,7 +59,7 @@ SETTLE_SECONDS: Final = 120.0
 SWEEP_SECONDS: Final = 1.0
 #: Quiet means: quiet at so many looks in a row. Work changes hands between threads, unseen for a moment.
 _QUIET_LOOKS: Final = 3
-_LOOK_SECONDS: Final = 0.01
+_LOOK_SECONDS: Final = 0.005
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -146,6 +151,43 @@ class Activity:
         return running + batches
 
 
+def retry_failed_records(service: Any) -> None:
+    """Have a batch of a table's stream come again, of which the function reports a record as failed.
+
+    The emulator takes it for done. AWS goes on at the first record that failed; here the whole batch comes
+    again, which a consumer has to bear anyway.
+    """
+    execute = service._execute_function
+
+    def executed(function: Any, event: Any, *args: Any, **kwargs: Any) -> Any:
+        result = execute(function, event, *args, **kwargs)
+        records = event.get("Records") if isinstance(event, dict) else None
+        body = result.get("body")
+        if not records or records[0].get("eventSource") != "aws:dynamodb" or not isinstance(body, dict):
+            return result
+        failed = body.get("batchItemFailures")
+        return {**result, "error": True, "function_error": "Handled"} if failed else result
+
+    _replace(service, "_execute_function", executed)
+
+
+def waiting_records(lambda_service: Any, table_service: Any, now: float) -> int:
+    """Return the number of records of tables' streams that an event source mapping would take now."""
+    waiting = 0
+    for account, region, mapping in lambda_service._iter_all_esms():
+        table, stream, _ = mapping["EventSourceArn"].partition("/stream/")
+        if not stream or not mapping.get("Enabled", True):
+            continue
+        scope = {"account_id": account, "region": region}
+        if lambda_service._esm_backoff_until.get_scoped(account, region, mapping["UUID"], 0) > now:
+            continue
+        name = table.rpartition("/")[2]
+        begin = table_service.stream_start_position(name, **scope)
+        done = lambda_service._dynamodb_stream_positions.get_scoped(account, region, mapping["UUID"], begin)
+        waiting += max(0, table_service.stream_end_position(name, **scope) - max(begin, done))
+    return waiting
+
+
 def waiting_messages(lambda_service: Any, queue_service: Any, now: float) -> int:
     """Return the number of messages that an event source mapping would take now."""
     sources = {
@@ -200,23 +242,54 @@ def partiql_checks(action: str, body: bytes, table_arn: Callable[[str], str]) ->
     return checks
 
 
+_WITH_CONDITION_KEYS: Final = frozenset({"events:PutEvents", "ses:SendEmail"})
+
+
+def condition_checks(
+    action: str, body: bytes, resource: str, ses: str, is_identity: Callable[[str], bool]
+) -> list[tuple[str, dict[str, str]]]:
+    """Return the resources on which AWS checks a request, each with its condition keys.
+
+    ``ses`` is the beginning of the ARNs of SES. Of PutEvents, ``resource`` is the bus, and every source among
+    the entries is checked on it.
+    """
+    request = json.loads(body or b"{}")
+    if action == "events:PutEvents":
+        sources = sorted({str(entry.get("Source", "")) for entry in request.get("Entries", [])})
+        return [(resource, {"events:source": source}) for source in sources]
+    sender = str(request.get("FromEmailAddress", ""))
+    # The address itself where it is an identity, else its domain.
+    identity = sender if is_identity(sender) else sender.rpartition("@")[2]
+    named = [f"{ses}:identity/{identity}"]
+    if "ConfigurationSetName" in request:
+        named.append(f"{ses}:configuration-set/{request['ConfigurationSetName']}")
+    return [(each, {"ses:FromAddress": sender}) for each in named]
+
+
+ConditionKeys = tuple[tuple[str, str], ...]
+#: Those that this project's policies ask for and that the emulator does not know.
+_CONDITION_KEYS: Final = frozenset({"events:source", "ses:FromAddress"})
+
+
 class Access:
     """What callers with a policy of their own asked for, and whether it was denied."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, str, str, str | None]] = Counter()
+        self._counts: Counter[tuple[str, str, str, str | None, ConditionKeys]] = Counter()
 
-    def note(self, principal: str, action: str, resource: str, refusal: str | None) -> None:
-        """Count one check; ``refusal`` is the reason of a denial."""
+    def note(
+        self, principal: str, action: str, resource: str, refusal: str | None, keys: ConditionKeys = ()
+    ) -> None:
+        """Count one check; ``refusal`` is the reason of a denial, ``keys`` the request's condition keys."""
         with self._lock:
-            self._counts[principal, action, resource, refusal] += 1
+            self._counts[principal, action, resource, refusal, keys] += 1
 
     def entries(self) -> list[dict[str, Any]]:
         """Return every different check with its count, sorted."""
         with self._lock:
             counts = sorted(self._counts.items(), key=lambda entry: [str(part) for part in entry[0]])
-        names = ("principal", "action", "resource", "refusal")
+        names = ("principal", "action", "resource", "refusal", "keys")
         return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in counts]
 
     def follow(self, evaluator: Any) -> None:
@@ -229,7 +302,9 @@ class Access:
             if denied is not None or not caller.endswith(":root"):
                 # An evaluated denial has a decision, a refused credential a code.
                 refusal = getattr(denied, "decision", None) or getattr(denied, "code", None)
-                self.note(caller, action, more.get("resource_arn", "*"), refusal)
+                given = more.get("service_context") or {}
+                keys = tuple((name, given[name]) for name in sorted(_CONDITION_KEYS & given.keys()))
+                self.note(caller, action, more.get("resource_arn", "*"), refusal, keys)
             return denied
 
         def allowed(policy: Any, context: Any, same_account: bool) -> bool:
@@ -256,8 +331,36 @@ def authorize_like_aws(gateway: Any, actions: Any, evaluator: Any) -> None:
 
     def action(*args: Any) -> str | None:
         name: str | None = action_of(*args)
+        service, _method, _path, headers, body, query = args
+        if service == "ses":
+            # The emulator does so for every other service: without it, nobody knows whose call it is.
+            evaluator.pin_request_caller(headers, query)
+        asked.set((name, body) if name in _WITH_CONDITION_KEYS else (None, b""))
         # AWS has no action of its own for the batch form of a message operation.
         return name.removesuffix("Batch") if name is not None and name.startswith("sqs:") else name
+
+    # What the request that is being authorized holds, for the checks that follow.
+    asked: contextvars.ContextVar[tuple[str | None, bytes]] = contextvars.ContextVar(
+        "asked", default=(None, b"")
+    )
+    enforce = evaluator.enforce
+
+    def enforced(access_key: str, name: str, service: str, region: str, **more: Any) -> Any:
+        sent, body = asked.get()
+        if name != sent:
+            return enforce(access_key, name, service, region, **more)
+        default = str(more.get("resource_arn", "*"))
+        account_id = importlib.import_module("ministack.core.responses").get_account_id()
+        prefix = f"arn:aws:ses:{region}:{account_id}"
+        denied = None
+        for resource, keys in condition_checks(name, body, default, prefix, is_identity):
+            context = {**(more.get("service_context") or {}), **keys}
+            call = {**more, "resource_arn": resource, "service_context": context}
+            denied = denied or enforce(access_key, name, service, region, **call)
+        return denied
+
+    def is_identity(name: str) -> bool:
+        return name in importlib.import_module("ministack.services.ses")._identities
 
     def checks(name: str, body: bytes, region: str, account_id: str) -> list[tuple[str, str]]:
         statements = partiql_checks(
@@ -271,8 +374,36 @@ def authorize_like_aws(gateway: Any, actions: Any, evaluator: Any) -> None:
     _replace(evaluator, "_request_origin", origin)
     _replace(gateway, "pin_request_origin", pinned)
     _replace(actions, "extract_iam_action", action)
+    _replace(evaluator, "enforce", enforced)
     _replace(actions, "dynamodb_transaction_checks", checks)
     actions._dynamodb_table_arn  # noqa: B018 - a release that renames it fails the start, not a request
+
+
+def keep_whole_mails(service: Any) -> None:
+    """Have the outbox keep headers, tags and configuration set of each mail, which the emulator forgets."""
+    handle = service.handle_request
+
+    async def handled(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
+        outbox = service._sent_emails_list()
+        known = len(outbox)
+        answer = await handle(method, path, headers, body, query)
+        if len(outbox) > known and path.endswith("/outbound-emails"):
+            request = json.loads(body)
+            content = request.get("Content", {}).get("Simple", {})
+            outbox[-1] |= {
+                "ConfigurationSetName": request.get("ConfigurationSetName"),
+                "EmailTags": {tag["Name"]: tag["Value"] for tag in request.get("EmailTags", [])},
+                "Headers": {header["Name"]: header["Value"] for header in content.get("Headers", [])},
+            }
+        return answer
+
+    _replace(service, "handle_request", handled)
+
+
+def sent_mails(service: Any) -> list[dict[str, Any]]:
+    """Return what SES has taken in all Regions, in the order of its time."""
+    boxes = [box for _, box in service._sent_emails.all_items()]
+    return sorted((mail for box in boxes for mail in list(box)), key=lambda mail: float(mail["Timestamp"]))
 
 
 class ControlPlane:
@@ -288,6 +419,7 @@ class ControlPlane:
         messages: Callable[[float], int],
         wake: Callable[[], None],
         access: Callable[[], list[dict[str, Any]]],
+        mails: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self._gateway = gateway
         self._clock = clock
@@ -295,16 +427,16 @@ class ControlPlane:
         self._invocations = invocations
         self._messages = messages
         self._wake = wake
-        self._access = access
+        self._told = {ACCESS_PATH: access, MAILS_PATH: mails}
         self._moving = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection (ASGI)."""
-        if scope["type"] != "http" or scope["path"] not in (PATH, ACCESS_PATH):
+        if scope["type"] != "http" or scope["path"] not in (PATH, *self._told):
             await self._gateway(scope, receive, send)
             return
-        if scope["path"] == ACCESS_PATH:
-            await _answer(send, 200, self._access())
+        if scope["path"] in self._told:
+            await _answer(send, 200, self._told[scope["path"]]())
             return
         try:
             if scope["method"] == "POST":
@@ -402,9 +534,9 @@ def main() -> None:
         importlib.import_module(f"ministack.core.{name}")
         for name in ("sigv4", "iam_actions", "iam_evaluator")
     )
-    rules, schedules, lambdas, queues = (
+    rules, schedules, lambdas, queues, tables, mails, outbox = (
         importlib.import_module(f"ministack.services.{name}")
-        for name in ("eventbridge", "scheduler", "lambda_svc", "sqs")
+        for name in ("eventbridge", "scheduler", "lambda_svc", "sqs", "dynamodb", "ses_v2", "ses")
     )
 
     # How long a worker's output is waited for and how long it may be idle is the machine's business.
@@ -421,6 +553,8 @@ def main() -> None:
     authorize_like_aws(gateway, actions, evaluator)
     activity = Activity(clock.now)
     activity.count_invocations(lambdas)
+    retry_failed_records(lambdas)
+    keep_whole_mails(mails)
     activity.count_dispatches(rules, lambdas)
     activity.note_sweeps(rules, "_tick_scheduled_rules", "rules")
     activity.note_sweeps(schedules, "_tick_schedules", "schedules")
@@ -429,16 +563,46 @@ def main() -> None:
         clock,
         activity,
         invocations=lambda: activity.invocations(lambdas),
-        messages=lambda now: waiting_messages(lambdas, queues, now),
+        messages=lambda now: waiting_messages(lambdas, queues, now) + waiting_records(lambdas, tables, now),
         wake=lambdas._esm_wake.set,
         access=access.entries,
+        mails=lambda: sent_mails(outbox),
     )
     _replace(gateway, "app", control)
+    _replace(importlib.import_module("hypercorn.asyncio"), "serve", serve)
     sys.argv = ["ministack"]
+    importlib.import_module("uvloop").install()
     try:
         gateway.main()
     finally:
         lambda_runtime.reset()
+
+
+async def serve(application: Application, config: Any) -> None:
+    """Serve as the emulator asks its own web server to, with one whose parser and event loop are compiled.
+
+    Most of the emulator's time goes into its web server otherwise: a simulated hour is thousands of requests.
+    """
+    uvicorn = importlib.import_module("uvicorn")
+    (bind,) = config.bind
+    host, _, port = bind.rpartition(":")
+    await uvicorn.Server(
+        uvicorn.Config(
+            application,
+            host=host,
+            port=int(port),
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_level=str(config.loglevel).lower(),
+            # The emulator answers with its own date, by its own clock.
+            date_header=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=int(config.keep_alive_timeout),
+        )
+    ).serve()
 
 
 def shared_extraction(cache: Path) -> type[zipfile.ZipFile]:

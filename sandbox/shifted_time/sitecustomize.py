@@ -31,8 +31,9 @@ PARENT_VARIABLE: Final = "AWSMP_SANDBOX_PARENT"
 
 #: Sleeps from here on (seconds) are waits of the simulated world; shorter ones are a program's own polling.
 SHORTEST_SIMULATED_SLEEP: Final = 1.0
-#: How soon a simulated sleep notices that the clock was moved, in seconds of the machine.
-_POLL_SECONDS: Final = 0.01
+#: How soon a simulated sleep notices that another process moved the clock, in seconds of the machine; what
+#: its own process does, it notices at once.
+_POLL_SECONDS: Final = 0.05
 _PARENT_POLL_SECONDS: Final = 0.5
 
 # Kept from before anything is replaced.
@@ -69,7 +70,7 @@ class SimulatedClock:
             There is none.
         """
         self._file = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-        self._changing = threading.Lock()
+        self._changing = threading.Condition()
 
     @classmethod
     def create(cls, path: Path, instant: float, speed: float = 1.0) -> SimulatedClock:
@@ -110,6 +111,7 @@ class SimulatedClock:
         with self._changing:
             state = self.state()
             self._write(ClockState(state.instant + seconds, state.monotonic, state.speed))
+            self._changing.notify_all()
 
     def set_speed(self, speed: float) -> None:
         """From now on let ``speed`` simulated seconds pass in a second.
@@ -122,6 +124,7 @@ class SimulatedClock:
         with self._changing:
             monotonic = _machine_monotonic()
             self._write(ClockState(self.state().at(monotonic), monotonic, _positive(speed)))
+            self._changing.notify_all()
 
     def sleep(self, seconds: float) -> None:
         """Wait until ``seconds`` have passed on this clock, below a second on the machine's."""
@@ -129,8 +132,9 @@ class SimulatedClock:
             _machine_sleep(seconds)
             return
         wake = self.now() + seconds
-        while (left := wake - self.now()) > 0:
-            _machine_sleep(min(left / self.state().speed, _POLL_SECONDS))
+        with self._changing:
+            while (left := wake - self.now()) > 0:
+                self._changing.wait(min(left / self.state().speed, _POLL_SECONDS))
 
     def close(self) -> None:
         """Release the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import itertools
 import json
 import os
@@ -11,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
@@ -24,6 +24,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from sandbox.emulator_launcher import ACCESS_PATH, MAILS_PATH, condition_checks
 from sandbox.local_cloud import ACCOUNT_ID, LocalCloud, LocalCloudError, Request
 from sandbox.tables import aggregated_usage_table, subscribers_table, usage_table
 
@@ -75,6 +76,17 @@ import boto3, json, os, time
 
 def handler(event, context):
     boto3.client("sqs").send_message(QueueUrl=os.environ["QUEUE_URL"], MessageBody=json.dumps(time.time()))
+"""
+
+FOLLOW = """
+import boto3, json, os, time
+
+def handler(event, context):
+    records = [record["dynamodb"] for record in event["Records"]]
+    keys = [record["Keys"]["key"]["S"] for record in records]
+    boto3.client("sqs").send_message(QueueUrl=os.environ["QUEUE_URL"], MessageBody=json.dumps(keys))
+    failed = [] if time.time() >= float(os.environ["GOOD_FROM"]) else records[-1:]
+    return {"batchItemFailures": [{"itemIdentifier": record["SequenceNumber"]} for record in failed]}
 """
 
 
@@ -159,7 +171,8 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2):
             return True
-    except urllib.error.URLError:
+    except (OSError, http.client.HTTPException):
+        # A server that dies in the middle of a request resets the connection or leaves the answer unfinished.
         return False
 
 
@@ -288,6 +301,36 @@ def test_settle_waits_for_queued_messages(cloud: LocalCloud) -> None:
         cloud.client("sqs").send_message(QueueUrl=source_url, MessageBody=str(number))
     cloud.settle()
     assert len(_bodies(cloud, url)) == 5
+
+
+def test_records_of_a_stream_are_waited_for_and_come_again_until_their_function_is_done_with_them(
+    cloud: LocalCloud,
+) -> None:
+    url, _ = _queue(cloud, "followed")
+    good_from = cloud.now() + timedelta(minutes=2)
+    table = cloud.client("dynamodb").create_table(
+        TableName="followed",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    )["TableDescription"]
+    settings = {"QUEUE_URL": url, "GOOD_FROM": str(good_from.timestamp())}
+    _deploy(cloud, "follower", _zip(FOLLOW), layer=True, environment=settings)
+    cloud.client("lambda").create_event_source_mapping(
+        EventSourceArn=table["LatestStreamArn"],
+        FunctionName="follower",
+        BatchSize=1,
+        StartingPosition="TRIM_HORIZON",
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+    )
+    for key in ("first", "second"):
+        cloud.client("dynamodb").put_item(TableName="followed", Item={"key": {"S": key}})
+    cloud.settle()
+    assert set(_bodies(cloud, url)) == {'["first"]'}
+    cloud.advance_to(good_from)
+    cloud.settle()
+    assert [body for body in _bodies(cloud, url) if body != '["first"]'] == ['["second"]']
 
 
 def test_a_received_message_comes_back_after_its_visibility_timeout(cloud: LocalCloud) -> None:
@@ -447,6 +490,99 @@ def test_role_policies_are_enforced_whatever_the_simulated_date() -> None:
         person.send_message(QueueUrl=url, MessageBody="from outside")
         with pytest.raises(ClientError, match="AccessDenied"):
             person.purge_queue(QueueUrl=url)
+
+
+@pytest.mark.parametrize(
+    ("action", "request_body", "expected"),
+    [
+        pytest.param(
+            "ses:SendEmail",
+            {"FromEmailAddress": "a@one.example", "ConfigurationSetName": "set"},
+            [
+                ("ses:identity/one.example", {"ses:FromAddress": "a@one.example"}),
+                ("ses:configuration-set/set", {"ses:FromAddress": "a@one.example"}),
+            ],
+            id="the domain and the configuration set",
+        ),
+        pytest.param(
+            "ses:SendEmail",
+            {"FromEmailAddress": "known@one.example"},
+            [("ses:identity/known@one.example", {"ses:FromAddress": "known@one.example"})],
+            id="an address that is an identity itself",
+        ),
+        pytest.param(
+            "events:PutEvents",
+            {"Entries": [{"Source": "b"}, {"Source": "a"}, {"Source": "b"}]},
+            [("bus", {"events:source": "a"}), ("bus", {"events:source": "b"})],
+            id="every source",
+        ),
+    ],
+)
+def test_what_a_mail_or_an_event_is_checked_on_as_aws_does(
+    action: str, request_body: dict[str, Any], expected: list[tuple[str, dict[str, str]]]
+) -> None:
+    body = json.dumps(request_body).encode()
+    checks = condition_checks(action, body, "bus", "ses:", lambda name: name.startswith("known@"))
+    assert [(resource.replace("ses::", "ses:"), keys) for resource, keys in checks] == expected
+
+
+def test_mail_goes_out_for_the_sender_that_a_policy_names_and_with_its_configuration_set_only() -> None:
+    with LocalCloud(start_at=START, enforce_roles=True) as cloud:
+        mails, iam = cloud.client("sesv2"), cloud.client("iam")
+        mails.create_email_identity(EmailIdentity="seller.example")
+        mails.put_account_details(
+            MailType="TRANSACTIONAL", WebsiteURL="https://seller.example", ProductionAccessEnabled=True
+        )
+        prefix = f"arn:aws:ses:{cloud.region}:{ACCOUNT_ID}"
+        statement = {
+            "Effect": "Allow",
+            "Action": "ses:SendEmail",
+            "Resource": [f"{prefix}:identity/seller.example", f"{prefix}:configuration-set/ours"],
+            "Condition": {"StringEquals": {"ses:FromAddress": "billing@seller.example"}},
+        }
+        policy = {"Version": "2012-10-17", "Statement": [statement]}
+        iam.create_user(UserName="sender")
+        iam.put_user_policy(UserName="sender", PolicyName="send", PolicyDocument=json.dumps(policy))
+        key = iam.create_access_key(UserName="sender")["AccessKey"]
+        sender = boto3.client(
+            "sesv2",
+            endpoint_url=cloud.endpoint,
+            region_name=cloud.region,
+            aws_access_key_id=key["AccessKeyId"],
+            aws_secret_access_key=key["SecretAccessKey"],
+        )
+
+        def send(address: str, configuration_set: str) -> None:
+            sender.send_email(
+                FromEmailAddress=address,
+                ConfigurationSetName=configuration_set,
+                Destination={"ToAddresses": ["buyer@example.com"]},
+                Content={"Simple": {"Subject": {"Data": "s"}, "Body": {"Text": {"Data": "t"}}}},
+                EmailTags=[{"Name": "kind", "Value": "test"}],
+            )
+
+        send("billing@seller.example", "ours")
+        for address, configuration_set in (
+            ("other@seller.example", "ours"),
+            ("billing@seller.example", "theirs"),
+        ):
+            with pytest.raises(ClientError, match="AccessDenied"):
+                send(address, configuration_set)
+        (mail,) = Request("mails", cloud.endpoint + MAILS_PATH).send()
+        assert (mail["Source"], mail["EmailTags"], mail["ConfigurationSetName"]) == (
+            "billing@seller.example",
+            {"kind": "test"},
+            "ours",
+        )
+        checks = Request("access", cloud.endpoint + ACCESS_PATH).send()
+        assert {
+            (check["resource"].partition(":identity/")[2], check["keys"][0][1], check["refusal"])
+            for check in checks
+            if check["principal"].endswith(":user/sender") and ":identity/" in check["resource"]
+        } == {
+            ("seller.example", "billing@seller.example", None),
+            ("seller.example", "other@seller.example", "ImplicitDeny"),
+        }
 
 
 # --- The end ------------------------------------------------------------------------------------------------
