@@ -38,7 +38,7 @@ DEPENDENCIES_ZIP: Final = "dependencies.zip"
 MANIFEST: Final = "manifest.json"
 
 #: The AWS services that the functions call; botocore's data of every other service is left out.
-SERVICES: Final = ("dynamodb", "events", "meteringmarketplace", "sqs")
+SERVICES: Final = ("dynamodb", "events", "meteringmarketplace", "secretsmanager", "sesv2", "sqs")
 
 #: A function's code and layers together may not exceed this, unzipped ("Lambda quotas").
 MAX_UNZIPPED_BYTES: Final = 250 * 1024 * 1024

@@ -4,6 +4,8 @@ A small threaded server turns each request into the event of a REST API's Lambda
 stage's prefix, and runs the handlers on DynamoDB in memory and the fake Marketplace. It serves browser tests,
 the demo's buyer and anybody who wants to see the page: ``python -m sandbox.registration_server`` prints an
 address that opens it with a fresh token.
+
+``/verify`` is served, too. No mail is sent here: ``verification_link`` returns what one would hold.
 """
 
 from __future__ import annotations
@@ -22,12 +24,21 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from awsmp.adapters.dynamodb import from_wire
+from awsmp.adapters.notifications.pepper import PepperDigest
+from awsmp.adapters.notifications.profile_contacts import ProfileVerifications
 from awsmp.adapters.system_clock import SystemClock
 from awsmp.composition_page import PageRuntime, PageSettings
 from awsmp.composition_registration import Runtime, Settings
+from awsmp.composition_verify import Runtime as VerifyRuntime
 from awsmp.domain.fulfillment import Fulfillment, token_fragment
+from awsmp.domain.notifications.addresses import EmailAddress
+from awsmp.domain.notifications.contacts import EMAIL_FIELD, OWNER, ContactReference
+from awsmp.domain.notifications.identities import subscription_of
+from awsmp.domain.notifications.verification import LinkSigner
 from awsmp.domain.ports import Clock, Metric, Telemetry
-from awsmp.handlers import page, register
+from awsmp.handlers import page, register, verify
+from awsmp.settings_notifications import Environment
+from awsmp.usecases.notifications.verify_address import AddressVerification
 from sandbox.fake_marketplace import Code, FakeMarketplace, Fault, InProcessMarketplaceClient
 from sandbox.fake_marketplace.faults import RESOLVE_CUSTOMER
 from sandbox.memory_aws import MemoryDynamoDB
@@ -63,7 +74,12 @@ _ROUTES: Final[Mapping[str, frozenset[str]]] = {
     "/fulfillment": frozenset({"GET", "HEAD", "POST"}),
     "/assets/{file}": frozenset({"GET", "HEAD"}),
     "/register": frozenset({"POST", "OPTIONS"}),
+    "/verify": frozenset({"GET", "HEAD", "POST"}),
 }
+
+#: Known to everybody who reads this file.
+_SIGNING_KEY: Final = b"a signing key that only the sandbox has"
+_PEPPER: Final = b"a pepper that only the sandbox has, too"
 
 
 def page_configuration(
@@ -157,6 +173,14 @@ class SeenRequest:
     target: str
     headers: Mapping[str, str]
     body: bytes
+
+
+class _SigningKey:
+    """Secrets Manager, holding the one secret that is asked for here."""
+
+    def get_secret_value(self, **_request: object) -> dict[str, Any]:
+        """Return the secret, as the verify function reads it."""
+        return {"SecretString": json.dumps({"keys": [base64.b64encode(_SIGNING_KEY).decode()]})}
 
 
 class RegistrationServer:
@@ -281,6 +305,27 @@ class RegistrationServer:
         """Return the page's address with a token in its fragment, as the redirect gives it."""
         return f"{self.url}#{token_fragment(Fulfillment(token, offer_type))}"
 
+    def verification_link(self, license_arn: str, account: str = BUYER, *, mail: str = "1") -> str:
+        """Return the link that a mail to a registered buyer would hold; it makes those of other mails void.
+
+        Raises
+        ------
+        LookupError
+            The licence has no profile with an address.
+        """
+        for profile in self.profiles():
+            if profile["licenseArn"] == license_arn and EMAIL_FIELD in profile["registrationData"]:
+                address = EmailAddress.parse(profile["registrationData"][EMAIL_FIELD])
+                break
+        else:
+            raise LookupError("the licence has no profile with an address")
+        digests, signer = PepperDigest(_PEPPER), LinkSigner((_SIGNING_KEY,))
+        addresses = ProfileVerifications(self.dynamodb.client(), (PROFILE_TABLE,), self.clock, digests)
+        contact = ContactReference(subscription_of(license_arn, account), OWNER)
+        verification = AddressVerification(signer, addresses, self.clock)
+        token = verification.offer(contact.id, digests.digest(address), signer.nonce(mail))
+        return f"{self.url}verify#verify={token}"
+
     # ------------------------------------------------------------------ forced answers
 
     def throttle_next(self, times: int = 1) -> None:
@@ -343,6 +388,21 @@ class RegistrationServer:
         settings = PageSettings(PRODUCT, "sandbox", json.dumps(self.values), self.policy, self._own_page_url)
         return PageRuntime(settings, self.telemetry)
 
+    def _verify_runtime(self) -> VerifyRuntime:
+        environment = {
+            "CUSTOMER_PROFILE_TABLE": PROFILE_TABLE,
+            "VERIFICATION_SECRET_ARN": "the signing key",
+            "PRODUCT_NAME": self.configuration["productName"],
+            "SUPPORT": self.configuration["supportEmail"],
+        }
+        return VerifyRuntime(
+            environment=Environment(environment),
+            dynamodb=self.dynamodb.client,
+            secrets=_SigningKey,
+            clock=self.clock,
+            telemetry=self.telemetry,
+        )
+
     def answer(self, request: SeenRequest) -> dict[str, Any]:
         """Return a handler's answer to one request, or the gateway's own where no method takes it."""
         self.requests.append(request)
@@ -355,6 +415,8 @@ class RegistrationServer:
         with self._lock:
             if event["resource"] == "/register":
                 return register.run(event, None, self._runtime)
+            if event["resource"] == "/verify":
+                return verify.run(event, None, self._verify_runtime())
             return page.run(event, None, self._page_runtime())
 
 

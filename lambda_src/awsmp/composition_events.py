@@ -1,4 +1,4 @@
-"""Puts the two functions of the events tier together: settings, clients, stores, use cases.
+"""Puts the functions of the events tier together: settings, clients, stores, use cases.
 
 ``Runtime`` takes clock, telemetry and clients as parameters, so that a simulation runs the handlers' own
 ``run(event, context, runtime)``; :func:`production_runtime` reads the environment once per process.
@@ -19,6 +19,7 @@ from awsmp.adapters.parked_events_store import ParkedEventsStore
 from awsmp.adapters.subscribers_store import SubscribersStore
 from awsmp.domain.errors import Misconfigured
 from awsmp.domain.ports import Clock, Telemetry
+from awsmp.usecases.notifications.forward import RowChangeForwarder
 from awsmp.usecases.subscription import AcceptedEvents, SubscriptionLifecycle
 
 MARKETPLACE_EVENT_SOURCE: Final = "aws.agreement-marketplace"
@@ -93,6 +94,20 @@ class Runtime:
             clock=self.clock,
             telemetry=self.telemetry,
         )
+
+    def row_change_forwarder(self) -> RowChangeForwarder:
+        """Return what forwards changes of subscriber rows.
+
+        Raises
+        ------
+        Misconfigured
+            FORWARD_EVENT_BUSES names no bus, or something that is no event bus ARN: no change may pass
+            unforwarded.
+        """
+        if not self.settings.forward_event_buses:
+            raise Misconfigured("FORWARD_EVENT_BUSES names no event bus")
+        buses = EventBuses(self.settings.forward_event_buses, self.events_client_for)
+        return RowChangeForwarder(buses, self.telemetry)
 
 
 @cache

@@ -425,7 +425,7 @@ def test_every_handler_runs_on_the_packages_alone(unzipped: tuple[Path, Path], p
     assert seen["outside"] == []
     assert seen["boto3"].startswith(str(layer))
     assert {"LicenseArn", "CustomerAWSAccountId", "QuantityAsDecimal"} <= set(seen["record"])
-    shared = {"rest_proxy", "sqs_batch"}
+    shared = {"rest_proxy", "sqs_batch", "stream_batch"}
     assert {name for name, has_entry_point in seen["handlers"].items() if not has_entry_point} == shared
 
     session = botocore.session.Session()

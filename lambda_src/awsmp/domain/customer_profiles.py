@@ -23,6 +23,7 @@ PROFILE_ATTRIBUTES: Final = frozenset(
         "licenseArn",
         "customerAWSAccountId",
         "registrationData",
+        "contacts",
         "productCode",
         "agreementId",
         "offerType",

@@ -74,6 +74,13 @@ class Metric(StrEnum):
     FEEDBACK_REFUSED = "FeedbackRefused"
     FEEDBACK_CONFLICT = "FeedbackConflict"
     FEEDBACK_PURGED = "FeedbackPurged"
+    ROW_CHANGES_FORWARDED = "RowChangesForwarded"
+    ADDRESS_VERIFICATIONS_REQUESTED = "AddressVerificationsRequested"
+    ADDRESSES_VERIFIED = "AddressesVerified"
+    CONTACTS_UNREADABLE = "ContactsUnreadable"
+    ADDRESS_VERIFIED = "AddressVerified"
+    ADDRESS_VERIFICATION_REFUSED = "AddressVerificationRefused"
+    ADDRESS_VERIFICATION_FAILED = "AddressVerificationFailed"
 
 
 class Telemetry(Protocol):

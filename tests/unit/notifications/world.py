@@ -16,7 +16,7 @@ from awsmp.domain.lifecycle_events import EventKind, Stamp
 from awsmp.domain.notifications.feedback import Feedback, FeedbackKind
 from awsmp.domain.notifications.identities import Subscription
 from awsmp.domain.notifications.intake_events import contact_verified_detail, row_change_detail
-from awsmp.domain.notifications.kinds import Kind
+from awsmp.domain.notifications.kinds import Kind, MessageKind
 from awsmp.domain.notifications.license_state import ContactVerified, LicenseState
 from awsmp.domain.notifications.limits import Limits
 from awsmp.domain.notifications.messages import EmailAddress, Message, RenderContext
@@ -157,7 +157,7 @@ class Provider:
         return f"provider-{number}"
 
     @property
-    def told(self) -> list[tuple[str, Kind]]:
+    def told(self) -> list[tuple[str, MessageKind]]:
         return [(message.recipient.value, message.kind) for message in self.accepted]
 
 

@@ -60,8 +60,8 @@ def subscription_of(license_arn: str, customer_account: str) -> Subscription:
         raise InvalidIdentity("the account is no account id")
     try:
         return Subscription(row_key(license_arn), customer_account)
-    except InvalidLicenseArn as error:
-        raise InvalidIdentity("the licence ARN is none") from error
+    except InvalidLicenseArn:
+        raise InvalidIdentity("the licence ARN is none") from None
 
 
 def parse_subscription(text: str) -> Subscription:

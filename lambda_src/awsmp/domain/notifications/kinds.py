@@ -29,6 +29,16 @@ class Kind(StrEnum):
     REFUNDED = "refunded"
 
 
+class ServiceKind(StrEnum):
+    """What is sent besides the notices, to bring them about; no change of a subscription leads to it."""
+
+    ADDRESS_VERIFICATION = "address_verification"
+
+
+#: What a message, its header and its tag may be about.
+MessageKind = Kind | ServiceKind
+
+
 class UnknownHold(MeteringError):
     """A billing hold that is none of ours: the event cannot be understood and must not be dropped."""
 
@@ -90,8 +100,8 @@ def parse_status(text: str) -> BillingStatus:
     """
     try:
         return BillingStatus(text)
-    except ValueError as error:
-        raise UnknownStatus("the subscription status is none of the known ones") from error
+    except ValueError:
+        raise UnknownStatus("the subscription status is none of the known ones") from None
 
 
 def parse_hold(text: str) -> BillingHold:
@@ -104,8 +114,8 @@ def parse_hold(text: str) -> BillingHold:
     """
     try:
         return BillingHold(text)
-    except ValueError as error:
-        raise UnknownHold("the billing hold is none of the known ones") from error
+    except ValueError:
+        raise UnknownHold("the billing hold is none of the known ones") from None
 
 
 def of_status(previous: BillingStatus | None, current: BillingStatus | None) -> Kind | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from awsmp.domain.errors import MeteringError
 from awsmp.domain.notifications.addresses import EmailAddress, InvalidAddress
-from awsmp.domain.notifications.kinds import Kind
+from awsmp.domain.notifications.kinds import MessageKind
 from awsmp.domain.notifications.templates import (
     MAX_BODY_BYTES,
     MAX_SUBJECT,
@@ -71,7 +71,7 @@ class Message:
     body: str = field(repr=False)
     recipient: EmailAddress = field(repr=False)
     sender: EmailAddress = field(repr=False)
-    kind: Kind
+    kind: MessageKind
     delivery_id: str
 
     def __post_init__(self) -> None:

@@ -26,13 +26,15 @@ from awsmp.domain.notifications.identities import (
     parse_subscription,
     require_plain_id,
 )
-from awsmp.domain.notifications.kinds import Kind
+from awsmp.domain.notifications.kinds import Kind, ServiceKind
 from awsmp.domain.notifications.limits import Limits
 from awsmp.domain.notifications.ports import Recipient
 
 PAYLOAD_SCHEMA: Final = "awsmp.notification"
+VERIFICATION_SCHEMA: Final = "awsmp.address-verification"
 PAYLOAD_VERSION: Final = 1
 
+_FIRST_DEFERRAL: Final = timedelta(minutes=1)
 _FIRST_RETRY: Final = timedelta(minutes=5)
 _LONGEST_RETRY: Final = timedelta(hours=12)
 
@@ -78,6 +80,7 @@ class Reason(StrEnum):
     RECIPIENT_UNVERIFIED = "notification_recipient_unverified"
     RECIPIENT_NOT_ENTITLED = "notification_recipient_not_entitled"
     RECIPIENT_SUPPRESSED = "notification_recipient_suppressed"
+    RECIPIENT_VERIFIED = "notification_recipient_verified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,47 @@ class Payload:
     def entry_id(self) -> str:
         """The id of the entry: SHA-256 over subscription, kind and provider event."""
         return entry_id(self.subscription.id, self.kind, self.event_id)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationPayload:
+    """What an entry says that asks one contact to verify its address. It names no address and no person.
+
+    ``event_id`` is what made the address one to be verified: the profile's change, or an administrator's act.
+    """
+
+    subscription: Subscription
+    contact_id: str
+    event_id: str
+    event_time: datetime
+
+    @property
+    def kind(self) -> ServiceKind:
+        """The kind of the message."""
+        return ServiceKind.ADDRESS_VERIFICATION
+
+    def to_json(self) -> str:
+        """Return the stored text."""
+        return json.dumps(
+            {
+                "schema": VERIFICATION_SCHEMA,
+                "version": PAYLOAD_VERSION,
+                "subscriptionId": self.subscription.id,
+                "contactId": self.contact_id,
+                "eventId": self.event_id,
+                "eventTime": format_instant(self.event_time),
+            },
+            separators=(",", ":"),
+        )
+
+    @property
+    def entry_id(self) -> str:
+        """The id of the entry: SHA-256 over subscription, kind, contact and event."""
+        parts = [self.subscription.id, self.kind.value, self.contact_id, self.event_id]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+AnyPayload = Payload | VerificationPayload
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,23 +245,30 @@ def entry_of_delivery(delivery: str) -> str | None:
     return entry if separator and len(entry) == 64 and len(rest) == 32 else None
 
 
-def parse_payload(text: str) -> Payload:
+def parse_payload(text: str) -> AnyPayload:
     """Return what an entry says.
 
     Raises
     ------
     PayloadInvalid
-        The text is no payload of version 1.
+        The text is no payload of version 1 of either schema.
     """
     try:
         parsed: Any = json.loads(text)
         if not isinstance(parsed, Mapping):
             raise PayloadInvalid("the payload is no object")
-        if (parsed["schema"], parsed["version"]) != (PAYLOAD_SCHEMA, PAYLOAD_VERSION):
+        schema, event_id = parsed["schema"], parsed["eventId"]
+        if schema not in (PAYLOAD_SCHEMA, VERIFICATION_SCHEMA) or parsed["version"] != PAYLOAD_VERSION:
             raise PayloadInvalid("the payload is of another schema or version")
-        event_id = parsed["eventId"]
         if not is_plain_id(event_id):
             raise PayloadInvalid("the payload's event id is none")
+        if schema == VERIFICATION_SCHEMA:
+            return VerificationPayload(
+                subscription=parse_subscription(parsed["subscriptionId"]),
+                contact_id=require_plain_id(parsed["contactId"], "the contact id"),
+                event_id=event_id,
+                event_time=parse_instant(parsed["eventTime"]),
+            )
         return Payload(
             kind=Kind(parsed["kind"]),
             subscription=parse_subscription(parsed["subscriptionId"]),
@@ -228,7 +279,7 @@ def parse_payload(text: str) -> Payload:
         raise PayloadInvalid(f"the payload cannot be read: {type(error).__name__}") from error
 
 
-def payload_of(entry: Entry) -> Payload:
+def payload_of(entry: Entry) -> AnyPayload:
     """Return what ``entry`` says.
 
     Raises
@@ -250,12 +301,23 @@ def new_entry(subscription: Subscription, notice: Notice, now: datetime) -> Entr
     InvalidIdentity
         The event id is no plain id.
     """
-    require_plain_id(notice.event_id, "the provider event id")
     payload = Payload(notice.kind, subscription, notice.event_id, notice.event_time)
+    return entry_of(payload, now)
+
+
+def entry_of(payload: AnyPayload, now: datetime) -> Entry:
+    """Return the pending entry of a payload.
+
+    Raises
+    ------
+    InvalidIdentity
+        The event id is no plain id.
+    """
+    require_plain_id(payload.event_id, "the provider event id")
     return Entry(
         entry_id=payload.entry_id,
         payload=payload.to_json(),
-        occurred_at=notice.event_time,
+        occurred_at=payload.event_time,
         created_at=now,
         due_at=now,
     )
@@ -273,6 +335,15 @@ def claim(entry: Entry, now: datetime) -> Entry:
         reason=None,
         retryable=False,
     )
+
+
+def defer(entry: Entry, now: datetime) -> Entry:
+    """Return the claimed entry pending again, as what it needs to know is not there yet.
+
+    Due after a minute, doubled with each attempt, at most 12 hours.
+    """
+    pause = min(_FIRST_DEFERRAL * 2 ** min(max(entry.attempts - 1, 0), 16), _LONGEST_RETRY)
+    return replace(entry, status=EntryStatus.PENDING, claimed_at=None, due_at=now + pause)
 
 
 def is_expired(entry: Entry, limits: Limits, now: datetime) -> bool:
@@ -378,6 +449,14 @@ def objection(recipient: Recipient | None, now: datetime) -> Reason | None:
     if recipient.entitled_until is not None and now >= recipient.entitled_until:
         return Reason.RECIPIENT_NOT_ENTITLED
     return None if recipient.verified else Reason.RECIPIENT_UNVERIFIED
+
+
+def objection_to_link(recipient: Recipient | None, now: datetime) -> Reason | None:
+    """Return why no verification link may be sent to the recipient at ``now``, None for no objection."""
+    if recipient is not None and recipient.verified:
+        return Reason.RECIPIENT_VERIFIED
+    reason = objection(recipient, now)
+    return None if reason is Reason.RECIPIENT_UNVERIFIED else reason
 
 
 def skip_delivery(delivery: Delivery, reason: Reason) -> Delivery:

@@ -27,14 +27,26 @@ MAX_BODY_BYTES: Final = 32 * 1024
 #: Longest label or contact in a message, in characters, and longest portal address.
 MAX_LABEL: Final = 80
 MAX_URL: Final = 1024
+#: Longest verification link: the page's address, ``#verify=`` and a token of at most 1024 characters.
+MAX_LINK: Final = 2 * MAX_URL + 8
 
 #: The locale of the templates that ship with this module, and the last that is looked in.
 DEFAULT_LOCALE: Final = "en"
 
 _UTF8_BYTES_OF_A_CHARACTER: Final = 4
 _MAX_CHARACTERS: Final[Mapping[str, int]] = MappingProxyType(
-    {"product": MAX_LABEL, "plan": MAX_LABEL, "seller": MAX_LABEL, "support": MAX_URL, "portal_url": MAX_URL}
+    {
+        "product": MAX_LABEL,
+        "plan": MAX_LABEL,
+        "seller": MAX_LABEL,
+        "support": MAX_URL,
+        "portal_url": MAX_URL,
+        "link": MAX_LINK,
+    }
 )
+# What only a verification mail has, and no context.
+_LINK: Final = "link"
+_CONTEXT: Final = tuple(name for name in _MAX_CHARACTERS if name != _LINK)
 # Portal and support addresses are ASCII when they are URLs; a support contact may be a text in any script.
 _MAX_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -43,6 +55,7 @@ _MAX_BYTES: Final[Mapping[str, int]] = MappingProxyType(
         "seller": MAX_LABEL * _UTF8_BYTES_OF_A_CHARACTER,
         "support": MAX_URL * _UTF8_BYTES_OF_A_CHARACTER,
         "portal_url": MAX_URL,
+        "link": MAX_LINK,
     }
 )
 _REQUIRED_DETAILS: Final = ("product", "plan", "portal_url")
@@ -91,7 +104,7 @@ class RenderContext:
             One is empty, too long, not one line of printable text, or the portal's address is not an
             absolute https URL without credentials and fragment.
         """
-        for name in _MAX_CHARACTERS:
+        for name in _CONTEXT:
             value: str = getattr(self, name)
             if not value.strip() or len(value) > _MAX_CHARACTERS[name]:
                 raise InvalidContext(f"{name} is empty or longer than {_MAX_CHARACTERS[name]} characters")
@@ -102,7 +115,7 @@ class RenderContext:
 
     def values(self) -> Mapping[str, str]:
         """Return the values by the name that a template uses."""
-        return {name: getattr(self, name) for name in _MAX_CHARACTERS}
+        return {name: getattr(self, name) for name in _CONTEXT}
 
 
 def is_one_line(text: str) -> bool:
@@ -166,7 +179,8 @@ def locale_chain(locale: str | None) -> tuple[str, ...]:
 class Text:
     """A text with ``{product}``, ``{plan}``, ``{seller}``, ``{support}`` and ``{portal_url}`` in it.
 
-    ``{{`` and ``}}`` stand for braces. There is nothing else to it: no attributes, indexes or formats.
+    And ``{link}``, which verification templates have and no other. ``{{`` and ``}}`` stand for braces. There
+    is nothing else to it: no attributes, indexes or formats.
     """
 
     source: str
@@ -177,7 +191,7 @@ class Text:
         Raises
         ------
         InvalidTemplate
-            A brace is single, or what it encloses is none of the five names.
+            A brace is single, or what it encloses is none of these names.
         """
         for match in _FIELD.finditer(self.source):
             if match[0] not in ("{{", "}}") and match[1] not in _MAX_CHARACTERS:
@@ -220,11 +234,27 @@ class Template:
             The subject is blank, not one line, or could become longer than 256 characters; the text is blank
             or has control characters; or a value in braces is unknown.
         """
-        if not self.subject.strip() or not is_one_line(self.subject):
-            raise InvalidTemplate("a subject is blank or not one line of printable text")
-        if Text(self.subject).most_characters() > MAX_SUBJECT:
-            raise InvalidTemplate("a subject could become longer than 256 characters")
-        _check_lines(self.text)
+        _check_subject(self.subject)
+        _check_lines(self.text, links=0)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationTemplate:
+    """The subject and the text of the mail that asks a contact to verify its address, in one locale."""
+
+    subject: str
+    text: str
+
+    def __post_init__(self) -> None:
+        """Check the bounds.
+
+        Raises
+        ------
+        InvalidTemplate
+            As Template, or the text does not hold ``{link}`` exactly once.
+        """
+        _check_subject(self.subject)
+        _check_lines(self.text, links=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,18 +272,28 @@ class Details:
             The text is blank or has control characters, a value in braces is unknown, or one of
             ``{product}``, ``{plan}`` and ``{portal_url}`` is missing.
         """
-        _check_lines(self.text)
+        _check_lines(self.text, links=0)
         missing = set(_REQUIRED_DETAILS) - set(Text(self.text).names)
         if missing:
             raise InvalidTemplate(f"the details lack {', '.join(sorted(missing))}")
 
 
-def _check_lines(text: str) -> None:
+def _check_subject(subject: str) -> None:
+    if not subject.strip() or not is_one_line(subject):
+        raise InvalidTemplate("a subject is blank or not one line of printable text")
+    if _LINK in Text(subject).names:
+        raise InvalidTemplate("a subject has no link")
+    if Text(subject).most_characters() > MAX_SUBJECT:
+        raise InvalidTemplate("a subject could become longer than 256 characters")
+
+
+def _check_lines(text: str, *, links: int) -> None:
     if not text.strip():
         raise InvalidTemplate("a text is blank")
     if not all(is_one_line(line.replace("\t", "")) for line in text.split("\n")):
         raise InvalidTemplate("a text has control characters")
-    Text(text)
+    if Text(text).names.count(_LINK) != links:
+        raise InvalidTemplate("the text of a verification holds {link} once, and nothing else does")
 
 
 ENGLISH_DETAILS: Final = Details(
@@ -322,12 +362,28 @@ ENGLISH: Final[Mapping[Kind, Template]] = MappingProxyType(
 )
 
 
+ENGLISH_VERIFICATION: Final = VerificationTemplate(
+    "Confirm your email address for {product}",
+    "This address was given as a contact for a subscription to {product}. Please confirm that you want to "
+    "receive its service messages here:\n"
+    "\n"
+    "{link}\n"
+    "\n"
+    "The link works once and for a limited time. If you do not know what this is about, ignore this message: "
+    "nothing is sent to an address that was not confirmed.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TemplateOverrides:
-    """A seller's own words: templates by kind and locale, details by locale, as parse_locale writes it."""
+    """A seller's own words: templates by kind and locale, and by locale the details and verifications.
+
+    Locales are as parse_locale writes them.
+    """
 
     templates: Mapping[tuple[Kind, str], Template] = field(default_factory=dict)
     details: Mapping[str, Details] = field(default_factory=dict)
+    verifications: Mapping[str, VerificationTemplate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the locales, and every template with the details that it can meet.
@@ -339,10 +395,12 @@ class TemplateOverrides:
         InvalidTemplate
             A body could become longer than 32 KiB.
         """
-        for locale in [*(locale for _, locale in self.templates), *self.details]:
+        for locale in [*(locale for _, locale in self.templates), *self.details, *self.verifications]:
             if parse_locale(locale) != locale:
                 raise InvalidLocale("the locale of an override is not in lower case with hyphens")
-        notices = max(Text(each.text).most_bytes() for each in [*ENGLISH.values(), *self.templates.values()])
+        texts: list[Template | VerificationTemplate] = [*ENGLISH.values(), *self.templates.values()]
+        texts += [ENGLISH_VERIFICATION, *self.verifications.values()]
+        notices = max(Text(each.text).most_bytes() for each in texts)
         details = max(Text(each.text).most_bytes() for each in [ENGLISH_DETAILS, *self.details.values()])
         if notices + details + len("\n\n\n") > MAX_BODY_BYTES:
             raise InvalidTemplate("a body could become longer than 32 KiB")
@@ -351,6 +409,11 @@ class TemplateOverrides:
         """Return the most specific template of ``kind`` for ``locale``; the English one is always there."""
         found = (self.templates.get((kind, each)) for each in locale_chain(locale))
         return next((template for template in found if template is not None), ENGLISH[kind])
+
+    def verification(self, locale: str | None) -> VerificationTemplate:
+        """Return the most specific verification template for ``locale``; the English one is always there."""
+        found = (self.verifications.get(each) for each in locale_chain(locale))
+        return next((template for template in found if template is not None), ENGLISH_VERIFICATION)
 
     def details_for(self, locale: str | None) -> Details:
         """Return the most specific details for ``locale``; the English ones are always there."""
@@ -365,6 +428,27 @@ def render(
     kind: Kind, locale: str | None, context: RenderContext, overrides: TemplateOverrides = NO_OVERRIDES
 ) -> tuple[str, str]:
     """Return the subject and the body of a notice, within the bounds of a message whatever the context."""
-    template, values = overrides.template(kind, locale), context.values()
-    body = f"{Text(template.text).fill(values)}\n\n{Text(overrides.details_for(locale).text).fill(values)}\n"
+    return _filled(overrides.template(kind, locale), overrides.details_for(locale), context.values())
+
+
+def render_verification(
+    locale: str | None, context: RenderContext, link: str, overrides: TemplateOverrides = NO_OVERRIDES
+) -> tuple[str, str]:
+    """Return the subject and the body of a verification mail.
+
+    Raises
+    ------
+    InvalidContext
+        The link is longer than any of ours.
+    """
+    if len(link) > MAX_LINK:
+        raise InvalidContext("the verification link is too long")
+    values = {**context.values(), _LINK: link}
+    return _filled(overrides.verification(locale), overrides.details_for(locale), values)
+
+
+def _filled(
+    template: Template | VerificationTemplate, details: Details, values: Mapping[str, str]
+) -> tuple[str, str]:
+    body = f"{Text(template.text).fill(values)}\n\n{Text(details.text).fill(values)}\n"
     return Text(template.subject).fill(values), body

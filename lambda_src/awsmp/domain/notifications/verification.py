@@ -39,6 +39,7 @@ MAX_TOKEN: Final = 1024
 _VERSION: Final = 1
 # What keeps a signature of this purpose from standing for one of another with the same key.
 _DOMAIN: Final = b"awsmp.notifications.address-verification.v1\x00"
+_NONCE_DOMAIN: Final = b"awsmp.notifications.address-verification.nonce.v1\x00"
 _MEMBER = re.compile(r"[!-~]{1,256}", re.ASCII)
 _TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})", re.ASCII)
 
@@ -117,13 +118,16 @@ class AddressVerifications(Protocol):
     """Where it is kept which address of a recipient is verified; every write is one conditional write."""
 
     def state(self, recipient_id: str) -> AddressState | None:
-        """Return the state, read consistently; None where there is no such recipient (any more)."""
+        """Return the state, read consistently.
+
+        None where there is no such recipient (any more), or no link was sent to its present address.
+        """
         ...
 
     def offer(self, recipient_id: str, address_digest: str, nonce_digest: str) -> None:
         """Make ``nonce_digest`` the pending link, on condition that the address is (still) this one.
 
-        Raises ConditionFailed where it is another or the recipient is gone.
+        Raises ConditionFailed where it is another, is verified already, or the recipient is gone or inactive.
         """
         ...
 
@@ -165,6 +169,14 @@ class LinkSigner:
             separators=(",", ":"),
         ).encode("ascii")
         return f"{_base64url(payload)}.{_base64url(_mac(self.keys[0], payload))}"
+
+    def nonce(self, delivery_id: str) -> bytes:
+        """Return the nonce of a delivery's link: nobody without the key can guess it.
+
+        Every attempt of one delivery has the same one. A sender that was slow, or whose answer was lost, thus
+        never makes a link void that another attempt of the delivery has sent.
+        """
+        return hmac.new(self.keys[0], _NONCE_DOMAIN + delivery_id.encode(), hashlib.sha256).digest()
 
     def read(self, token: str, now: datetime) -> VerificationClaim:
         """Return what a token of ours says.

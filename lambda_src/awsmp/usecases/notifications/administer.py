@@ -8,9 +8,16 @@ from datetime import date
 
 from awsmp.domain.errors import ConditionFailed, MeteringError, PartialFailure
 from awsmp.domain.notifications.audit import AuditAction, AuditEntry
+from awsmp.domain.notifications.contacts import ContactReference
 from awsmp.domain.notifications.feedback import ClearingReason, Suppression, clear
 from awsmp.domain.notifications.limits import Limits
-from awsmp.domain.notifications.outbox import Delivery, Entry, can_requeue
+from awsmp.domain.notifications.outbox import (
+    Delivery,
+    Entry,
+    VerificationPayload,
+    can_requeue,
+    entry_of,
+)
 from awsmp.domain.notifications.store import NotificationStore, Queue, Save
 from awsmp.domain.ports import Clock, Telemetry
 from awsmp.usecases.notifications.maintain import Maintenance
@@ -82,6 +89,28 @@ class Administration:
             raise NotRequeueable("the entry has been taken up by another run meanwhile") from error
         self.telemetry.info("notification entry requeued", entry=entry_id)
         return pending
+
+    def verify_contact(self, contact: ContactReference) -> Entry:
+        """Ask a contact once more to verify its address, for one whose link has expired.
+
+        A second call within the same second is the same request. Whether there is such a contact, and
+        whether it is verified already, is seen when the mail is to be sent.
+
+        Raises
+        ------
+        InvalidIdentity
+            The contact's id is none.
+        """
+        now = now_of(self.clock)
+        event_id = f"administrator-{int(now.timestamp())}"
+        entry = entry_of(VerificationPayload(contact.subscription, contact.contact_id, event_id, now), now)
+        try:
+            self.store.commit(Save(entry))
+        except ConditionFailed:
+            known = self.store.entry(entry.entry_id)
+            return entry if known is None else known
+        self.telemetry.info("address verification requested", entry=entry.entry_id)
+        return saved(entry)
 
     def clear_suppression(self, recipient_id: str, address_digest: str, reason: str) -> Suppression:
         """Lift a suppression; with its audit entry, in one transaction.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from awsmp.domain.notifications.kinds import Kind
+from awsmp.domain.notifications.kinds import Kind, ServiceKind
 from awsmp.domain.notifications.messages import (
     EmailAddress,
     Message,
@@ -14,6 +14,7 @@ from awsmp.domain.notifications.messages import (
     render,
 )
 from awsmp.domain.notifications.ports import Recipient
+from awsmp.domain.notifications.templates import render_verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Composer:
         MeteringError
             The message breaks a bound (InvalidMessage, InvalidTemplate, InvalidLocale).
         """
-        context = self.contexts.get(product_code or "", self.default)
+        context = self._context(product_code)
         subject, body = render(kind, recipient.locale, context, self.overrides)
         return Message(
             subject=subject,
@@ -45,3 +46,27 @@ class Composer:
             kind=kind,
             delivery_id=delivery_id,
         )
+
+    def compose_verification(
+        self, product_code: str | None, recipient: Recipient, delivery_id: str, link: str
+    ) -> Message:
+        """Return the message that asks the recipient to verify its address by ``link``.
+
+        Raises
+        ------
+        MeteringError
+            As :meth:`compose`.
+        """
+        context = self._context(product_code)
+        subject, body = render_verification(recipient.locale, context, link, self.overrides)
+        return Message(
+            subject=subject,
+            body=body,
+            recipient=recipient.address,
+            sender=self.sender,
+            kind=ServiceKind.ADDRESS_VERIFICATION,
+            delivery_id=delivery_id,
+        )
+
+    def _context(self, product_code: str | None) -> RenderContext:
+        return self.contexts.get(product_code or "", self.default)

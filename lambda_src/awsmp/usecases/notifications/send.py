@@ -8,6 +8,8 @@ What may happen, and why no delivery is sent twice or lost:
   it, or a lost answer, leaves one that may have been got: it is sent again under the same delivery id. There
   is no third way without a provider that tells duplicates apart.
 - No attempt begins that could outlast the claim, so a slow sender and its successor do not overlap.
+- A verification link goes to a contact that is not verified, else by the same rules. It may come before the
+  licence's home Region is known here; the entry then waits.
 - An error with one recipient marks that delivery; an error of the store leaves it incomplete. The others
   are sent, and the entry ends as failed and due again.
 """
@@ -18,29 +20,40 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from awsmp.domain.errors import ConditionFailed, MeteringError, PartialFailure
+from awsmp.domain.errors import (
+    ConditionFailed,
+    MeteringError,
+    Misconfigured,
+    PartialFailure,
+    StoreUnavailable,
+)
 from awsmp.domain.notifications.audit import AuditAction
+from awsmp.domain.notifications.contacts import ContactReference, recipient_id
 from awsmp.domain.notifications.license_state import LicenseState
 from awsmp.domain.notifications.limits import Limits
+from awsmp.domain.notifications.messages import Message
 from awsmp.domain.notifications.outbox import (
+    AnyPayload,
     Counts,
     Delivery,
     DeliveryStatus,
     Entry,
     EntryStatus,
-    Payload,
     PayloadInvalid,
     Reason,
+    VerificationPayload,
     accepted,
     begin_attempt,
     claim,
     count,
+    defer,
     end,
     fail_unresolved,
     failed,
     is_expired,
     new_delivery,
     objection,
+    objection_to_link,
     payload_of,
     skip,
     skip_delivery,
@@ -64,6 +77,7 @@ from awsmp.domain.notifications.store import (
 )
 from awsmp.domain.ports import Clock, Metric, Telemetry
 from awsmp.usecases.notifications.compose import Composer
+from awsmp.usecases.notifications.offer_link import LinkOffers
 from awsmp.usecases.notifications.saving import (
     MAX_ATTEMPTS,
     busy,
@@ -100,9 +114,22 @@ class _Work:
     """One claimed entry and what its deliveries need."""
 
     entry: Entry
-    payload: Payload
+    payload: AnyPayload
     state: LicenseState
     cutoff: datetime
+
+    def concerns(self, recipient: Recipient) -> bool:
+        """Tell whether the entry is about this contact; a notice is about all."""
+        if not isinstance(self.payload, VerificationPayload):
+            return True
+        account = self.payload.subscription.customer_account
+        return recipient.recipient_id == recipient_id(account, self.payload.contact_id)
+
+    def objection(self, recipient: Recipient | None, now: datetime) -> Reason | None:
+        """Return why nothing of this entry may be sent to the recipient, None for no objection."""
+        if isinstance(self.payload, VerificationPayload):
+            return objection_to_link(recipient, now)
+        return objection(recipient, now)
 
 
 class _ClaimLost(Exception):
@@ -111,7 +138,10 @@ class _ClaimLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends pending entries of this Region; any number of senders may run at once."""
+    """Sends pending entries of this Region; any number of senders may run at once.
+
+    ``links`` None: the seller verifies contacts, and no profile table has a verification page.
+    """
 
     region: str
     store: NotificationStore
@@ -122,6 +152,7 @@ class Sender:
     limits: Limits
     clock: Clock
     telemetry: Telemetry
+    links: LinkOffers | None = None
 
     def run(self, until: datetime) -> Sent:
         """Send what is due, oldest first, at most ``limits.batch`` entries, beginning none after ``until``.
@@ -165,6 +196,9 @@ class Sender:
         cutoff = min(entry.claimed_at + self.limits.stale_after, until) - self.limits.send_timeout
         try:
             state = self.store.license(payload.subscription)
+            if _may_become_home(payload, state) and entry.attempts < self.limits.max_attempts:
+                commit_entry(self.store, entry, defer(entry, now_of(self.clock)))
+                return None
             if state is None or state.home_region != self.region:
                 return self._skip(entry, Reason.FOREIGN_REGION)
             work = _Work(entry, payload, state, cutoff)
@@ -195,7 +229,7 @@ class Sender:
         if entry.resolved:
             return entry
         now = self.clock.now()
-        eligible = [each for each in self._owners(work) if objection(each, now) is None]
+        eligible = [each for each in self._owners(work) if work.objection(each, now) is None]
         if not eligible:
             return None
         known = {each.delivery_id for each in self.store.deliveries(entry.entry_id)}
@@ -215,7 +249,8 @@ class Sender:
 
     def _owners(self, work: _Work) -> Sequence[Recipient]:
         subscription = work.payload.subscription
-        return self.recipients.owners(subscription.license_arn, subscription.customer_account)
+        owners = self.recipients.owners(subscription.license_arn, subscription.customer_account)
+        return [each for each in owners if work.concerns(each)]
 
     def _deliver(self, work: _Work, delivery: Delivery, errors: _Errors) -> None:
         if delivery.status not in (DeliveryStatus.PENDING, DeliveryStatus.SENDING):
@@ -247,7 +282,7 @@ class Sender:
         recipient = next(
             (each for each in self._owners(work) if each.recipient_id == delivery.recipient_id), None
         )
-        reason = objection(recipient, self.clock.now())
+        reason = work.objection(recipient, self.clock.now())
         if recipient is None or reason is not None:
             self._save(work, skip_delivery(delivery, reason or Reason.RECIPIENT_REMOVED))
             return
@@ -257,12 +292,13 @@ class Sender:
             self._save(work, skip_delivery(delivery, Reason.RECIPIENT_SUPPRESSED))
             return
         try:
-            message = self.composer.compose(
-                work.payload.kind, work.state.product_code, recipient, delivery.delivery_id
-            )
+            message = self._message(work, recipient, digest, delivery.delivery_id)
+        except (ConditionFailed, StoreUnavailable):
+            raise
         except MeteringError as error:
             errors.add(error)
-            self._save(work, failed(delivery, type(error).__name__, retryable=False))
+            retryable = isinstance(error, Misconfigured)  # somebody mends a setting; a bound stays broken
+            self._save(work, failed(delivery, type(error).__name__, retryable=retryable))
             return
         sending = self._save(work, begin_attempt(delivery, digest, now_of(self.clock)))
         if self.clock.now() > work.cutoff:
@@ -285,6 +321,17 @@ class Sender:
             link = Link(MessageLink(message_id, delivery.delivery_id))
             self._record(sending, lambda each: accepted(each, message_id, now), link)
             self._log(delivery, work.payload, "sent")
+
+    def _message(self, work: _Work, recipient: Recipient, digest: str, delivery_id: str) -> Message:
+        product = work.state.product_code
+        payload = work.payload
+        if not isinstance(payload, VerificationPayload):
+            return self.composer.compose(payload.kind, product, recipient, delivery_id)
+        if self.links is None:
+            raise Misconfigured("there is no verification page, so no link can be sent")
+        contact = ContactReference(payload.subscription, payload.contact_id)
+        link = self.links.link(contact, digest, delivery_id)
+        return self.composer.compose_verification(product, recipient, delivery_id, link)
 
     def _save(self, work: _Work, delivery: Delivery) -> Delivery:
         """Write the delivery if the claim still stands.
@@ -343,7 +390,7 @@ class Sender:
             self.telemetry.count(Metric.NOTIFICATIONS_SKIPPED, reason=ended.reason)
         return counts
 
-    def _log(self, delivery: Delivery, payload: Payload, outcome: str) -> None:
+    def _log(self, delivery: Delivery, payload: AnyPayload, outcome: str) -> None:
         self.telemetry.info(
             "notification delivery",
             delivery=delivery.delivery_id,
@@ -364,6 +411,11 @@ class Sender:
             if value:
                 self.telemetry.count(metric, value)
         self.telemetry.count(Metric.NOTIFICATION_SEND_RUNS_COMPLETED)
+
+
+def _may_become_home(payload: AnyPayload, state: LicenseState | None) -> bool:
+    """Tell whether the licence's home is not known here yet: its profile is written before its row is."""
+    return isinstance(payload, VerificationPayload) and (state is None or state.home_region is None)
 
 
 def _add(sent: Sent, counts: Counts) -> Sent:
