@@ -1,7 +1,7 @@
 # One key for everything. The modules say what its policy must allow; their answers depend on roles only, so the key may be
 # the one that they are given.
 resource "aws_kms_key" "marketplace" {
-  description         = "AWS Marketplace billing: tables, queues, logs, settings and alarm topics"
+  description         = "AWS Marketplace billing: tables, queues, logs, settings, secrets and topics"
   enable_key_rotation = true
 
   policy = jsonencode({
@@ -27,6 +27,7 @@ resource "aws_kms_key" "marketplace" {
       jsondecode(module.events.kms_key_policy_json).Statement,
       jsondecode(module.metering.kms_key_policy_json).Statement,
       jsondecode(module.registration.kms_key_policy_json).Statement,
+      jsondecode(module.notifications.kms_key_policy_json).Statement,
     )
   })
 }

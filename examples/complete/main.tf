@@ -17,6 +17,9 @@ module "events" {
   kms_key           = { arn = aws_kms_key.marketplace.arn }
   alarm_topic       = { arn = aws_sns_topic.alarms.arn }
   notice_topic      = { arn = aws_sns_topic.notices.arn }
+
+  # Where buyers are told of changes.
+  forward_event_buses = { us-east-1 = module.notifications.event_bus }
 }
 
 # What they used: from the usage table to AWS Marketplace.
@@ -38,6 +41,7 @@ module "registration" {
   stage_name                 = "prod"
   manage_api_gateway_account = var.manage_api_gateway_account
   promoted_profile_fields    = { email = {}, company = { range_key = "createdAt" } }
+  address_verification       = { secret = { arn = aws_secretsmanager_secret.verification.arn, kms_key_arn = aws_kms_key.marketplace.arn } }
   kms_key                    = { arn = aws_kms_key.marketplace.arn }
   alarm_topic                = { arn = aws_sns_topic.alarms.arn }
   notice_topic               = { arn = aws_sns_topic.notices.arn }
@@ -68,4 +72,11 @@ resource "aws_iam_policy" "usage_writer" {
   name        = "marketplace-usage-writer-${var.product_code}"
   description = "Writes the usage of ${var.product_code} that is billed through AWS Marketplace"
   policy      = module.metering.usage_writer_policy_json
+}
+
+# For the role that your billing runs under: it may send billing events, and nothing else.
+resource "aws_iam_policy" "billing_event_writer" {
+  name        = "marketplace-billing-event-writer"
+  description = "Sends the billing events that buyers are notified of"
+  policy      = module.notifications.billing_event_writer_policy_json
 }

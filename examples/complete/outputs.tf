@@ -6,6 +6,16 @@ output "alarm_topics" {
   }
 }
 
+output "billing_event_queue" {
+  description = "URL of the queue that takes the billing events of your own: failed payments, disputes, refunds."
+  value       = module.notifications.event_queue.url
+}
+
+output "billing_event_writer_policy_arn" {
+  description = "ARN of the policy to attach to whatever sends your billing events."
+  value       = aws_iam_policy.billing_event_writer.arn
+}
+
 output "customer_profile_stream" {
   description = "ARN of the stream of new buyers: what your provisioning starts from."
   value       = module.registration.customer_profile_table.stream_arn
@@ -19,9 +29,10 @@ output "customer_profile_table" {
 output "dashboards" {
   description = "Names of the CloudWatch dashboards: start with metering's, whose first row says how much money is at risk."
   value = {
-    events       = module.events.dashboard_name
-    metering     = module.metering.dashboard_name
-    registration = module.registration.dashboard_name
+    events        = module.events.dashboard_name
+    metering      = module.metering.dashboard_name
+    notifications = module.notifications.dashboard_name
+    registration  = module.registration.dashboard_name
   }
 }
 

@@ -45,3 +45,9 @@ variable "product_code" {
   type        = string
   default     = "1example2product3code4567"
 }
+
+variable "sender_domain" {
+  description = "Domain that the messages to buyers come from, in the zone `hosted_zone_id`."
+  type        = string
+  default     = "example.com"
+}

@@ -2,7 +2,7 @@ locals {
   metric_dimensions = { Environment = local.environment, ProductCode = "all" }
   metric_namespace  = "AWSMarketplaceMetering"
 
-  alarms = {
+  ordinary_alarms = {
     deprovision-cleanup-did-not-run = {
       description         = "The function that ends licences was not called for 30 minutes: they stay in deprovisioning after their last hour. No usage is lost and there is no deadline, but each minute's run reads more."
       severity            = "notice"
@@ -65,6 +65,38 @@ locals {
     }
   }
 
+  # Mail about a change is no longer sent after as many days as the notifications module says; what the stream dropped, nobody hears of.
+  forwarding_alarms = {
+    subscriber-forwarder-errors = {
+      description = "The function that forwards changes of subscriptions fails as a whole: buyers are not told of them. Changes wait in the stream and are given up after 12 hours. No usage is lost."
+      severity    = "notice"
+      namespace   = "AWS/Lambda"
+      metric_name = "Errors"
+      dimensions  = tomap({ FunctionName = local.names.functions["subscriber-forwarder"] })
+    }
+    subscriber-forwarder-failed = {
+      description = "Changes of subscriptions were given up: their buyers are not told of them. The stream keeps the changes themselves for at most 12 hours more. No usage is lost."
+      severity    = "alarm"
+      namespace   = "AWS/SQS"
+      metric_name = "ApproximateNumberOfMessagesVisible"
+      dimensions  = tomap({ QueueName = local.names.forward_failed })
+      statistic   = "Maximum"
+    }
+    subscriber-forwarder-iterator-age = {
+      description        = "A change of a subscription has waited for 15 minutes to be forwarded: a bus does not take it, or the function does not run. It is given up after 12 hours, and its buyer is not told. No usage is lost."
+      severity           = "alarm"
+      namespace          = "AWS/Lambda"
+      metric_name        = "IteratorAge"
+      dimensions         = tomap({ FunctionName = local.names.functions["subscriber-forwarder"] })
+      statistic          = "Maximum"
+      threshold          = 900000
+      evaluation_periods = 3
+    }
+  }
+
+  alarms = merge(local.ordinary_alarms, { for key, alarm in local.forwarding_alarms : key => alarm if local.forwarding })
+
+  # Thresholds of the forwarding's alarms are accepted without forwarding too, so that adding a bus needs no other change.
   alarm_keys = [
     "deprovision-cleanup-did-not-run",
     "deprovision-cleanup-errors",
@@ -72,6 +104,9 @@ locals {
     "events-dlq",
     "events-oldest-message",
     "schedule-deprovision-cleanup-failed",
+    "subscriber-forwarder-errors",
+    "subscriber-forwarder-failed",
+    "subscriber-forwarder-iterator-age",
     "subscription-errors",
   ]
 }
@@ -85,7 +120,7 @@ module "alarms" {
   notice_topic     = var.notice_topic
   runbook_base_url = var.runbook_base_url
   tags             = var.tags
-  thresholds       = var.alarm_thresholds
+  thresholds       = { for key, value in var.alarm_thresholds : key => value if contains(keys(local.alarms), key) }
 }
 
 check "alarms_notify_somebody" {

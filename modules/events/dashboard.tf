@@ -1,7 +1,7 @@
 locals {
   # A metric of ours, as a dashboard names it: namespace, name, dimensions.
   ours = {
-    for name in ["EventApplied", "EventIgnored", "EventParked", "EventStale", "LicensesFinalized"] :
+    for name in ["EventApplied", "EventIgnored", "EventParked", "EventStale", "LicensesFinalized", "RowChangesForwarded"] :
     name => [local.metric_namespace, name, "ProductCode", local.metric_dimensions.ProductCode, "Environment", local.environment]
   }
 
@@ -49,7 +49,7 @@ locals {
       properties_json = jsonencode({
         title  = "Alarms"
         sortBy = "stateUpdatedTimestamp"
-        alarms = [for key in local.alarm_keys : module.alarms.arns[key]]
+        alarms = [for key in local.alarm_keys : module.alarms.arns[key] if contains(keys(local.alarms), key)]
       })
     },
   ]
@@ -108,8 +108,8 @@ locals {
         period = 300
         stat   = "Sum"
         metrics = concat(
-          [for key in local.function_keys : ["AWS/Lambda", "Errors", "FunctionName", local.names.functions[key], { label = "${key} errors" }]],
-          [for key in local.function_keys : ["AWS/Lambda", "Throttles", "FunctionName", local.names.functions[key], { label = "${key} throttles" }]],
+          [for key in local.deployed_function_set : ["AWS/Lambda", "Errors", "FunctionName", local.names.functions[key], { label = "${key} errors" }]],
+          [for key in local.deployed_function_set : ["AWS/Lambda", "Throttles", "FunctionName", local.names.functions[key], { label = "${key} throttles" }]],
         )
       })
     },
@@ -121,7 +121,7 @@ locals {
         region  = local.region.id
         period  = 300
         stat    = "Maximum"
-        metrics = [for key in local.function_keys : ["AWS/Lambda", "Duration", "FunctionName", local.names.functions[key], { label = key }]]
+        metrics = [for key in local.deployed_function_set : ["AWS/Lambda", "Duration", "FunctionName", local.names.functions[key], { label = key }]]
       })
     },
     {
@@ -141,10 +141,49 @@ locals {
   ]
 }
 
+locals {
+  # Only where there is somebody to forward to.
+  forwarding_row = [
+    {
+      type = "metric", width = 8, height = 6
+      properties_json = jsonencode({
+        title   = "Changes of subscriptions, forwarded for notices"
+        view    = "timeSeries"
+        region  = local.region.id
+        period  = 300
+        stat    = "Sum"
+        metrics = [concat(local.ours.RowChangesForwarded, [{ label = "forwarded" }])]
+      })
+    },
+    {
+      type = "metric", width = 8, height = 6
+      properties_json = jsonencode({
+        title   = "Oldest change that waits to be forwarded, in milliseconds"
+        view    = "timeSeries"
+        region  = local.region.id
+        period  = 300
+        stat    = "Maximum"
+        metrics = [["AWS/Lambda", "IteratorAge", "FunctionName", local.names.functions["subscriber-forwarder"], { label = "age" }]]
+      })
+    },
+    {
+      type = "metric", width = 8, height = 6
+      properties_json = jsonencode({
+        title   = "Changes that were given up"
+        view    = "timeSeries"
+        region  = local.region.id
+        period  = 300
+        stat    = "Maximum"
+        metrics = [["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", local.names.forward_failed, { label = "waiting in the queue" }]]
+      })
+    },
+  ]
+}
+
 module "dashboard" {
   source = "../dashboard"
   count  = var.create_dashboard ? 1 : 0
 
   name = "${module.naming.base}-events-${local.region.code}"
-  rows = [local.licenses_at_risk, local.event_flow, local.function_health]
+  rows = concat([local.licenses_at_risk, local.event_flow, local.function_health], [for row in [local.forwarding_row] : row if local.forwarding])
 }

@@ -12,14 +12,19 @@ locals {
   }
 
   descriptions = {
-    deprovision-cleanup = "Ends the licences whose last hour of metering is over"
-    subscription        = "Applies agreement and licence events to the subscribers table"
+    deprovision-cleanup  = "Ends the licences whose last hour of metering is over"
+    subscriber-forwarder = "Forwards changes of subscriptions to the Regions that notify buyers"
+    subscription         = "Applies agreement and licence events to the subscribers table"
   }
 
   timeouts_seconds = {
-    deprovision-cleanup = 120
-    subscription        = 60
+    deprovision-cleanup  = 120
+    subscriber-forwarder = 60
+    subscription         = 60
   }
+
+  forward_event_buses_json = jsonencode({ for region, bus in var.forward_event_buses : region => bus.arn })
+  forward_event_bus_arns   = [for region in sort(keys(var.forward_event_buses)) : var.forward_event_buses[region].arn]
 
   functions = {
     subscription = {
@@ -29,7 +34,7 @@ locals {
 
       environment = merge(local.common_environment, {
         EVENT_SOURCES                 = join(",", local.event_sources)
-        FORWARD_EVENT_BUSES           = jsonencode({ for region, bus in var.forward_event_buses : region => bus.arn })
+        FORWARD_EVENT_BUSES           = local.forward_event_buses_json
         PARKED_AGREEMENT_EVENTS_TABLE = aws_dynamodb_table.parked_agreement_events.name
         POWERTOOLS_SERVICE_NAME       = "subscription"
         PRODUCT_CODES                 = join(",", sort(tolist(var.product_codes)))
@@ -50,7 +55,7 @@ locals {
     }
   }
 
-  # Every permission of this module's functions on data, in one place. Logs, queues to read, VPC and KMS are added by the
+  # Every permission of this module's functions on data, in one place. Logs, queues and streams to read, VPC and KMS are added by the
   # function module.
   permissions = {
     subscription = concat(
@@ -74,12 +79,20 @@ locals {
           resources = [aws_dynamodb_table.parked_agreement_events.arn]
         },
       ],
-      length(var.forward_event_buses) == 0 ? [] : [{
+      [for arns in [local.forward_event_bus_arns] : {
         sid       = "ForwardEvents"
         actions   = ["events:PutEvents"]
-        resources = [for region in sort(keys(var.forward_event_buses)) : var.forward_event_buses[region].arn]
-      }],
+        resources = arns
+        condition = { StringEquals = { "events:source" = "awsmp.agreement-marketplace" } }
+      } if local.forwarding],
     )
+
+    subscriber-forwarder = [{
+      sid       = "ForwardChanges"
+      actions   = ["events:PutEvents"]
+      resources = local.forward_event_bus_arns
+      condition = { StringEquals = { "events:source" = "awsmp.subscribers" } }
+    }]
 
     deprovision-cleanup = [
       {

@@ -9,7 +9,14 @@ module "naming" {
 }
 
 locals {
-  function_keys = ["deprovision-cleanup", "subscription"]
+  # Somebody listens to changes of subscriptions only where the notifications module runs.
+  forwarding = length(var.forward_event_buses) > 0
+
+  function_keys         = ["deprovision-cleanup", "subscriber-forwarder", "subscription"]
+  deployed_function_set = toset([for key in local.function_keys : key if local.forwarding || key != "subscriber-forwarder"])
+
+  # Without the forwarder, whose being here depends on buses that may be encrypted with the very key whose policy names the others.
+  ordinary_function_keys = ["deprovision-cleanup", "subscription"]
 
   names = {
     functions       = { for key in local.function_keys : key => "${module.naming.base}-${key}" }
@@ -19,6 +26,7 @@ locals {
     queue           = "${module.naming.base}-events"
     event_rule      = "${module.naming.base}-events"
     schedule_rule   = "${module.naming.base}-deprovision-cleanup"
+    forward_failed  = "${module.naming.base}-subscriber-forwarder-failed"
     alarms          = "${module.naming.base}-events"
     deployment_path = join("/", compact(["/marketplace", var.name_prefix, var.environment, "events"]))
   }
@@ -26,8 +34,8 @@ locals {
   # What AWS would refuse at apply: the longest name of each kind against its limit.
   name_lengths = [
     for entry in concat(
-      [for key in local.function_keys : { kind = "function", limit = 64, name = local.names.functions[key] }],
-      [for key in local.function_keys : { kind = "role", limit = 64, name = "${module.naming.base}-${key}-${module.naming.region_code}" }],
+      [for key in local.ordinary_function_keys : { kind = "function", limit = 64, name = local.names.functions[key] }],
+      [for key in local.ordinary_function_keys : { kind = "role", limit = 64, name = "${module.naming.base}-${key}-${module.naming.region_code}" }],
       [
         { kind = "queue", limit = 80, name = "${local.names.queue}-dlq" },
         { kind = "rule", limit = 64, name = local.names.schedule_rule },
@@ -76,7 +84,7 @@ module "package" {
 
 module "function" {
   source   = "../lambda_function"
-  for_each = toset(local.function_keys)
+  for_each = toset(local.ordinary_function_keys)
 
   name                      = local.names.functions[each.key]
   role_name                 = local.role_names[each.key]
@@ -124,7 +132,7 @@ resource "aws_ssm_parameter" "deployment" {
     parkedAgreementEventsTable = aws_dynamodb_table.parked_agreement_events.name
     eventQueue                 = module.queue.name
     eventDeadLetterQueue       = module.queue.dlq_name
-    functions                  = { for key, function in module.function : key => function.name }
+    functions                  = merge({ for key, function in module.function : key => function.name }, { for name in module.forwarder[*].name : "subscriber-forwarder" => name })
     forwardEventBuses          = { for region, bus in var.forward_event_buses : region => bus.arn }
   })
 }

@@ -33,7 +33,7 @@ output "event_rule_arn" {
 
 output "function_names" {
   description = "Names of the functions, by function key."
-  value       = { for key, function in module.function : key => function.name }
+  value       = merge({ for key, function in module.function : key => function.name }, { for name in module.forwarder[*].name : "subscriber-forwarder" => name })
 }
 
 output "kms_key_policy_json" {
@@ -43,7 +43,7 @@ output "kms_key_policy_json" {
 
 output "log_group_names" {
   description = "Names of the functions' log groups, by function key."
-  value       = { for key, function in module.function : key => function.log_group_name }
+  value       = merge({ for key, function in module.function : key => function.log_group_name }, { for name in module.forwarder[*].log_group_name : "subscriber-forwarder" => name })
 }
 
 output "package_version" {
@@ -53,12 +53,12 @@ output "package_version" {
 
 output "role_arns" {
   description = "ARNs of the roles that the functions run under, by function key."
-  value       = { for key, function in module.function : key => function.role_arn }
+  value       = merge({ for key, function in module.function : key => function.role_arn }, { for arn in module.forwarder[*].role_arn : "subscriber-forwarder" => arn })
 }
 
 output "role_policies_json" {
   description = "What each function needs, as an IAM policy, by function key: what its role made here has, and what a role of your own must have."
-  value       = { for key, function in module.function : key => function.role_policy_json }
+  value       = merge({ for key, function in module.function : key => function.role_policy_json }, { for policy in module.forwarder[*].role_policy_json : "subscriber-forwarder" => policy })
 }
 
 output "subscribers_table" {

@@ -1,5 +1,5 @@
 variable "forward_event_buses" {
-  description = "Event buses that receive the cancellation-request events, by Region (`us-east-1` included): where the notifications module runs."
+  description = "Event buses that receive the changes of subscriptions and the cancellation-request events, by Region (`us-east-1` included): the output `event_bus` of the notifications module in each Region where it runs. Without any, nothing is forwarded."
   type        = map(object({ arn = string }))
   default     = {}
   nullable    = false

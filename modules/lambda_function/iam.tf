@@ -11,6 +11,18 @@ locals {
       actions   = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
       resources = [for key in sort(keys(var.event_sources)) : var.event_sources[key].queue_arn]
     }],
+    length(var.stream_sources) == 0 ? [] : [
+      {
+        sid       = "ConsumeStream"
+        actions   = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
+        resources = [for key in sort(keys(var.stream_sources)) : var.stream_sources[key].stream_arn]
+      },
+      {
+        sid       = "GiveUp"
+        actions   = ["sqs:SendMessage"]
+        resources = [for key in sort(keys(var.stream_sources)) : var.stream_sources[key].on_failure_queue_arn]
+      },
+    ],
     [for key in var.kms_key == null ? [] : [var.kms_key] : {
       sid       = "Key"
       actions   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
@@ -40,12 +52,15 @@ locals {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [for statement in local.statements : {
-      Sid      = statement.sid
-      Effect   = "Allow"
-      Action   = statement.actions
-      Resource = statement.resources
-    }]
+    Statement = [for statement in local.statements : merge(
+      {
+        Sid      = statement.sid
+        Effect   = "Allow"
+        Action   = statement.actions
+        Resource = statement.resources
+      },
+      { for name, condition in { Condition = try(statement.condition, {}) } : name => condition if length(condition) > 0 },
+    )]
   })
 }
 

@@ -100,3 +100,29 @@ resource "aws_lambda_event_source_mapping" "this" {
   # Creating a mapping is refused while the role cannot read the queue.
   depends_on = [aws_iam_role_policy.this]
 }
+
+resource "aws_lambda_event_source_mapping" "stream" {
+  for_each = var.stream_sources
+
+  event_source_arn                   = each.value.stream_arn
+  function_name                      = aws_lambda_function.this.arn
+  batch_size                         = each.value.batch_size
+  bisect_batch_on_function_error     = true
+  function_response_types            = ["ReportBatchItemFailures"]
+  maximum_batching_window_in_seconds = 1
+  maximum_record_age_in_seconds      = each.value.maximum_record_age_seconds
+  maximum_retry_attempts             = each.value.maximum_retry_attempts
+  parallelization_factor             = 1
+  # From the beginning: a new mapping that started with the latest record would miss what changes while it is made.
+  starting_position = "TRIM_HORIZON"
+  tags              = var.tags
+
+  destination_config {
+    on_failure {
+      destination_arn = each.value.on_failure_queue_arn
+    }
+  }
+
+  # Creating a mapping is refused while the role cannot read the stream.
+  depends_on = [aws_iam_role_policy.this]
+}

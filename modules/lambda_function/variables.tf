@@ -54,11 +54,12 @@ variable "runtime" {
 }
 
 variable "statements" {
-  description = "What the function may do beside logging: one IAM statement each. Reading its queues, its VPC, its KMS key and tracing are added here."
+  description = "What the function may do beside logging: one IAM statement each, with its `condition` (operator, key, value) if it has one. Reading its queues and streams, its VPC, its KMS key and tracing are added here."
   type = list(object({
     sid       = string
     actions   = list(string)
     resources = list(string)
+    condition = optional(map(map(string)), {})
   }))
   nullable = false
 }
@@ -143,6 +144,19 @@ variable "scheduled" {
   type        = bool
   default     = false
   nullable    = false
+}
+
+variable "stream_sources" {
+  description = "DynamoDB streams that feed the function, by a name of the caller's choice. A record that fails `maximum_retry_attempts` times (-1: without end) or grows older than `maximum_record_age_seconds` is given up: the queue is told which one, and the records after it go on."
+  type = map(object({
+    stream_arn                 = string
+    batch_size                 = number
+    maximum_record_age_seconds = number
+    maximum_retry_attempts     = number
+    on_failure_queue_arn       = string
+  }))
+  default  = {}
+  nullable = false
 }
 
 variable "tags" {

@@ -11,7 +11,7 @@ variable "alarm_thresholds" {
 
   validation {
     condition     = alltrue([for value in values(var.alarm_thresholds) : value > 0])
-    error_message = "A threshold is a number above 0, because alarms fire at or above it; got ${jsonencode(var.alarm_thresholds)}."
+    error_message = "A threshold is a number above 0: an alarm fires at or above it, month-end-wall at or below it, one on what did not run or has stalled below it; got ${jsonencode(var.alarm_thresholds)}."
   }
 }
 

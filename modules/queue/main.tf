@@ -1,12 +1,14 @@
 resource "aws_sqs_queue" "dlq" {
+  #checkov:skip=CKV_AWS_27:always encrypted, with kms_key or with SQS's own key; a plan may not know the ARN of kms_key yet
   name                      = "${var.name}-dlq"
-  message_retention_seconds = 1209600
+  message_retention_seconds = var.dlq_message_retention_seconds
   kms_master_key_id         = try(var.kms_key.arn, null)
   sqs_managed_sse_enabled   = var.kms_key == null ? true : null
   tags                      = var.tags
 }
 
 resource "aws_sqs_queue" "this" {
+  #checkov:skip=CKV_AWS_27:always encrypted, with kms_key or with SQS's own key; a plan may not know the ARN of kms_key yet
   name                       = var.name
   visibility_timeout_seconds = var.visibility_timeout_seconds
   message_retention_seconds  = var.message_retention_seconds
@@ -56,6 +58,21 @@ resource "aws_sqs_queue_policy" "this" {
         Action    = "sqs:SendMessage"
         Resource  = each.value.arn
         Condition = { ArnEquals = { "aws:SourceArn" = rule.arn } }
+      }],
+      [for sid in sort(keys(var.senders)) : {
+        Sid       = sid
+        Effect    = "Allow"
+        Principal = { Service = var.senders[sid].service }
+        Action    = "sqs:SendMessage"
+        Resource  = each.value.arn
+        Condition = { ArnEquals = { "aws:SourceArn" = var.senders[sid].source_arn } }
+      } if contains(var.senders[sid].queues, each.key)],
+      [for arns in length(var.writer_principal_arns) == 0 || each.key != "queue" ? [] : [sort(tolist(var.writer_principal_arns))] : {
+        Sid       = "Writers"
+        Effect    = "Allow"
+        Principal = { AWS = arns }
+        Action    = "sqs:SendMessage"
+        Resource  = each.value.arn
       }],
     )
   })

@@ -10,6 +10,13 @@ variable "visibility_timeout_seconds" {
   nullable    = false
 }
 
+variable "dlq_message_retention_seconds" {
+  description = "How long the dead-letter queue keeps a message, in seconds; the default is SQS's maximum of 14 days. SQS counts from when the message was first sent, so it is longer than `message_retention_seconds`."
+  type        = number
+  default     = 1209600
+  nullable    = false
+}
+
 variable "event_rule" {
   description = "EventBridge rule that may send to the queue and dead-letter to its DLQ; null when only functions send."
   type        = object({ arn = string })
@@ -30,15 +37,33 @@ variable "max_receive_count" {
 }
 
 variable "message_retention_seconds" {
-  description = "How long the queue keeps a message, in seconds. The DLQ keeps its own for 14 days, SQS's maximum."
+  description = "How long the queue keeps a message, in seconds."
   type        = number
   default     = 345600
   nullable    = false
+}
+
+variable "senders" {
+  description = "AWS services that may send on behalf of one resource, by a statement id of the caller's choice: which of the two queues (`queue`, `dlq`) each may send to."
+  type = map(object({
+    queues     = set(string)
+    service    = string
+    source_arn = string
+  }))
+  default  = {}
+  nullable = false
 }
 
 variable "tags" {
   description = "Tags of both queues."
   type        = map(string)
   default     = {}
+  nullable    = false
+}
+
+variable "writer_principal_arns" {
+  description = "Roles or accounts that may send to the queue from other accounts; within this account a role's own policy is enough."
+  type        = set(string)
+  default     = []
   nullable    = false
 }

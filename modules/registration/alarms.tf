@@ -8,12 +8,14 @@ locals {
   error_alarms = {
     page-errors     = { function = "page", description = "The page function fails: buyers who come from AWS Marketplace do not reach the registration page. They have paid and cannot start. ${local.come_back}." }
     register-errors = { function = "register", description = "The register function fails: buyers have paid and cannot register, and what they entered may have to be entered again. ${local.come_back}." }
+    verify-errors   = { function = "verify", description = "The verify function fails: buyers who follow the link in their mail get an error, and are told of nothing by mail until their address is verified. They can follow the link again while it is valid." }
   }
 
   # A buyer waits for each of these calls and nothing repeats them, so one that is refused is one too many.
   throttle_alarms = {
     page-throttles     = { function = "page", description = "Lambda refuses to run the page function: buyers who come from AWS Marketplace get an error instead of the registration page. ${local.come_back}. Free concurrency." }
     register-throttles = { function = "register", description = "Lambda refuses to run the register function: buyers have paid and cannot register. ${local.come_back}. Free concurrency." }
+    verify-throttles   = { function = "verify", description = "Lambda refuses to run the verify function: buyers who follow the link in their mail get an error. They can follow the link again while it is valid. Free concurrency." }
   }
 
   # Refusals that no buyer can mend and no stranger can cause: AWS Marketplace resolves tokens of this seller's products only.
@@ -22,9 +24,10 @@ locals {
     registration-wrong-product   = { reason = "WrongProduct", description = "A buyer of another product of yours was sent here: the fulfilment URL of its listing, or product_code here, is wrong, and no buyer of it can register. ${local.come_back}." }
   }
 
-  alarms = merge(
+  all_alarms = merge(
     {
       for key, alarm in local.error_alarms : key => {
+        deployed    = contains(local.deployed_function_set, alarm.function)
         description = alarm.description
         severity    = "alarm"
         namespace   = "AWS/Lambda"
@@ -34,6 +37,7 @@ locals {
     },
     {
       for key, alarm in local.throttle_alarms : key => {
+        deployed    = contains(local.deployed_function_set, alarm.function)
         description = alarm.description
         severity    = "alarm"
         namespace   = "AWS/Lambda"
@@ -43,6 +47,7 @@ locals {
     },
     {
       for key, alarm in local.refusal_alarms : key => {
+        deployed    = true
         description = alarm.description
         severity    = "alarm"
         namespace   = local.metric_namespace
@@ -51,7 +56,16 @@ locals {
       }
     },
     {
+      address-verification-failed = {
+        deployed    = local.verifying
+        description = "A contact could not be verified, for a reason that the buyer cannot mend: the table or the secret did not answer as it should. The link stays valid until its time is over; until then the buyer can follow it again."
+        severity    = "notice"
+        namespace   = local.metric_namespace
+        metric_name = "AddressVerificationFailed"
+        dimensions  = tomap(local.metric_dimensions)
+      }
       registration-api-5xx = {
+        deployed    = true
         description = "The registration API answered with a server error: a buyer was turned away, at the page or at the registration. ${local.come_back}. The access log names the route."
         severity    = "alarm"
         namespace   = "AWS/ApiGateway"
@@ -59,6 +73,7 @@ locals {
         dimensions  = tomap({ ApiName = local.names.api, Stage = var.stage_name })
       }
       registration-failed = {
+        deployed    = true
         description = "A registration ended in an error that the buyer cannot mend: AWS Marketplace, a table or the configuration did not answer as it should. ${local.come_back}. The register function's log names the cause."
         severity    = "alarm"
         namespace   = local.metric_namespace
@@ -68,7 +83,11 @@ locals {
     },
   )
 
+  alarms = { for key, alarm in local.all_alarms : key => alarm if alarm.deployed }
+
+  # Thresholds of the verification's alarms are accepted without it too, so that switching it on needs no other change.
   alarm_keys = [
+    "address-verification-failed",
     "page-errors",
     "page-throttles",
     "register-errors",
@@ -77,6 +96,8 @@ locals {
     "registration-failed",
     "registration-missing-license",
     "registration-wrong-product",
+    "verify-errors",
+    "verify-throttles",
   ]
 }
 
@@ -89,7 +110,7 @@ module "alarms" {
   notice_topic     = var.notice_topic
   runbook_base_url = var.runbook_base_url
   tags             = var.tags
-  thresholds       = var.alarm_thresholds
+  thresholds       = { for key, value in var.alarm_thresholds : key => value if contains(keys(local.alarms), key) }
 }
 
 check "alarms_notify_somebody" {

@@ -1,6 +1,6 @@
 locals {
   # Every route by what it is called with; the keys are addresses.
-  routes = {
+  ordinary_routes = {
     "GET /"               = { function = "page", resource = "/" }
     "HEAD /"              = { function = "page", resource = "/" }
     "GET /assets/{file}"  = { function = "page", resource = "/assets/{file}" }
@@ -12,12 +12,15 @@ locals {
     "POST /register"      = { function = "register", resource = "/register" }
   }
 
+  routes    = merge(local.ordinary_routes, { for key, route in local.verify_routes : key => route if local.verifying })
+  top_parts = concat(["assets", "fulfillment", "register"], local.verifying ? ["verify"] : [])
+
   resource_ids = merge(
     {
       "/"              = aws_api_gateway_rest_api.this.root_resource_id
       "/assets/{file}" = aws_api_gateway_resource.asset.id
     },
-    { for part in ["fulfillment", "register"] : "/${part}" => aws_api_gateway_resource.top[part].id },
+    { for part in local.top_parts : "/${part}" => aws_api_gateway_resource.top[part].id if part != "assets" },
   )
 
   # What API Gateway answers by itself, in the words of the functions' own answers: a code, no id and no hint at what is behind.
@@ -72,6 +75,7 @@ locals {
 
   fulfillment_url  = "${local.base_url}/fulfillment"
   registration_url = "${local.base_url}/register"
+  verify_url       = local.verifying ? "${local.base_url}/verify" : null
   page_url         = var.page == null ? var.own_page_url : "${local.base_url}/"
   page_origin      = regex("^https://[^/?#]+", local.page_url)
 }
@@ -93,7 +97,7 @@ resource "aws_api_gateway_rest_api" "this" {
 }
 
 resource "aws_api_gateway_resource" "top" {
-  for_each = toset(["assets", "fulfillment", "register"])
+  for_each = toset(local.top_parts)
 
   rest_api_id = aws_api_gateway_rest_api.this.id
   parent_id   = aws_api_gateway_rest_api.this.root_resource_id
@@ -127,15 +131,15 @@ resource "aws_api_gateway_integration" "this" {
   http_method             = aws_api_gateway_method.this[each.key].http_method
   type                    = "AWS_PROXY"
   integration_http_method = "POST"
-  uri                     = module.function[each.value.function].invoke_arn
+  uri                     = local.invoke_arns[each.value.function]
 }
 
 resource "aws_lambda_permission" "api" {
-  for_each = toset(local.function_keys)
+  for_each = local.deployed_function_set
 
   statement_id  = "api"
   action        = "lambda:InvokeFunction"
-  function_name = module.function[each.key].name
+  function_name = local.callables[each.key]
   principal     = "apigateway.amazonaws.com"
   source_arn    = "${aws_api_gateway_rest_api.this.execution_arn}/${var.stage_name}/*"
 }
@@ -159,7 +163,7 @@ resource "aws_api_gateway_deployment" "this" {
   triggers = {
     api = sha256(jsonencode({
       api_key_required  = local.cloudfront
-      functions         = local.names.functions
+      functions         = { for key in local.deployed_function_set : key => local.names.functions[key] }
       gateway_responses = local.gateway_responses
       headers           = local.gateway_response_headers
       routes            = local.routes

@@ -9,7 +9,7 @@ locals {
     page = "658327ea-f89d-4fab-a63d-7e88639e58f6"
   }
 
-  api_behaviors = local.cloudfront ? ["/fulfillment", "/register"] : []
+  api_behaviors = local.cloudfront ? concat(["/fulfillment", "/register"], local.verifying ? ["/verify"] : []) : []
 
   # The header policy belongs to the distribution, and the distribution to this deployment's URLs, which depend on no other
   # deployment: so the header allows calls to any https host, and the document narrows that to the named ones. A browser

@@ -2,6 +2,9 @@ locals {
   # Metrics as a dashboard names them: namespace, name, dimensions.
   ours = {
     for name in [
+      "AddressVerificationFailed",
+      "AddressVerificationRefused",
+      "AddressVerified",
       "BuyerAlreadyRegistered",
       "BuyerRegistered",
       "FulfillmentReceived",
@@ -71,7 +74,7 @@ locals {
       properties_json = jsonencode({
         title  = "Alarms"
         sortBy = "stateUpdatedTimestamp"
-        alarms = [for key in local.alarm_keys : module.alarms.arns[key]]
+        alarms = [for key in local.alarm_keys : module.alarms.arns[key] if contains(keys(local.alarms), key)]
       })
     },
   ]
@@ -178,6 +181,25 @@ locals {
     ],
   )
 
+  # Only where links are mailed.
+  verification = [
+    {
+      type = "metric", width = 24, height = 6
+      properties_json = jsonencode({
+        title  = "Links in mails: addresses verified, refused, failed"
+        view   = "timeSeries"
+        region = local.region.id
+        period = 3600
+        stat   = "Sum"
+        metrics = [
+          concat(local.ours.AddressVerified, [{ label = "verified" }]),
+          concat(local.ours.AddressVerificationRefused, [{ label = "refused: expired, replaced or malformed" }]),
+          concat(local.ours.AddressVerificationFailed, [{ label = "failed", color = "#d62728" }]),
+        ]
+      })
+    },
+  ]
+
   function_health = [
     {
       type = "metric", width = 12, height = 6
@@ -188,8 +210,8 @@ locals {
         period = 300
         stat   = "Sum"
         metrics = concat(
-          [for key in local.function_keys : ["AWS/Lambda", "Errors", "FunctionName", local.names.functions[key], { label = "${key} errors" }]],
-          [for key in local.function_keys : ["AWS/Lambda", "Throttles", "FunctionName", local.names.functions[key], { label = "${key} throttles" }]],
+          [for key in local.deployed_function_set : ["AWS/Lambda", "Errors", "FunctionName", local.names.functions[key], { label = "${key} errors" }]],
+          [for key in local.deployed_function_set : ["AWS/Lambda", "Throttles", "FunctionName", local.names.functions[key], { label = "${key} throttles" }]],
         )
       })
     },
@@ -201,7 +223,7 @@ locals {
         region  = local.region.id
         period  = 300
         stat    = "Maximum"
-        metrics = [for key in local.function_keys : ["AWS/Lambda", "Duration", "FunctionName", local.names.functions[key], { label = key }]]
+        metrics = [for key in local.deployed_function_set : ["AWS/Lambda", "Duration", "FunctionName", local.names.functions[key], { label = key }]]
 
         # API Gateway waits no longer.
         annotations = { horizontal = [{ color = "#d62728", label = "API Gateway gives up", value = 29000 }] }
@@ -215,5 +237,9 @@ module "dashboard" {
   count  = var.create_dashboard ? 1 : 0
 
   name = "${module.naming.base}-registration-${local.region.code}"
-  rows = [local.able_to_register, local.on_the_way, local.edge, local.function_health]
+  rows = concat(
+    [local.able_to_register, local.on_the_way, local.edge],
+    [for row in [local.verification] : row if local.verifying],
+    [local.function_health],
+  )
 }

@@ -7,12 +7,14 @@ locals {
   descriptions = {
     page     = "Takes the buyer's browser from AWS Marketplace to the registration page"
     register = "Registers buyers of the product"
+    verify   = "Verifies the addresses of buyers' contacts by a mailed link"
   }
 
   # Below API Gateway's 29 seconds, so that a slow call ends as this function's own answer.
   timeouts_seconds = {
     page     = 10
     register = 25
+    verify   = 25
   }
 
   # Characters, where a field does not say; any other type has 200.
@@ -68,6 +70,16 @@ locals {
       SUBSCRIBERS_TABLE        = var.subscribers_table.name
       SUBSCRIBERS_TABLE_REGION = var.subscribers_table.region
     })
+
+    verify = merge(
+      local.common_environment,
+      {
+        CUSTOMER_PROFILE_TABLE  = aws_dynamodb_table.customer_profile.name
+        POWERTOOLS_SERVICE_NAME = "verify"
+        VERIFICATION_SECRET_ARN = try(var.address_verification.secret.arn, "")
+      },
+      { for key, value in { PRODUCT_NAME = try(var.page.product_name, ""), SUPPORT = try(var.page.support_email, "") } : key => value if value != "" },
+    )
   }
 
   # Every permission of this module's functions on data, in one place. Logs, VPC and KMS are added by the function module. Nothing
@@ -103,6 +115,30 @@ locals {
         for arn in compact([var.subscribers_table.kms_key_arn]) : {
           sid       = "SubscribersKey"
           actions   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+          resources = [arn]
+        }
+      ],
+    )
+
+    verify = concat(
+      [
+        {
+          sid       = "CustomerProfile"
+          actions   = ["dynamodb:GetItem", "dynamodb:UpdateItem"]
+          resources = [aws_dynamodb_table.customer_profile.arn]
+        },
+      ],
+      [
+        for secret in local.verifying ? [var.address_verification.secret] : [] : {
+          sid       = "VerificationSecret"
+          actions   = ["secretsmanager:GetSecretValue"]
+          resources = [secret.arn]
+        }
+      ],
+      [
+        for arn in compact([try(var.address_verification.secret.kms_key_arn, null)]) : {
+          sid       = "VerificationSecretKey"
+          actions   = ["kms:Decrypt"]
           resources = [arn]
         }
       ],

@@ -1,11 +1,15 @@
 locals {
   # Nothing here depends on the key itself: each role is named in full, because a loop over the module would depend on all its
   # outputs, and through the log groups on the key. Account and partition come from a role for the same reason.
-  key_user_arns = {
-    page     = module.function["page"].role_arn
-    register = module.function["register"].role_arn
-  }
-  role_arn_parts = split(":", local.key_user_arns["register"])
+  key_user_arns = [
+    module.function["page"].role_arn,
+    module.function["register"].role_arn,
+  ]
+  role_arn_parts = split(":", module.function["register"].role_arn)
+
+  # This function is not there in every deployment, and whether it is may depend on what is encrypted with the key. So it is named as
+  # the account's principal of that ARN, which KMS does not look up.
+  verify_role_arn = try(var.roles["verify"].arn, "arn:${local.role_arn_parts[1]}:iam::${local.role_arn_parts[4]}:role${var.role_path}${local.role_names["verify"]}")
 
   # China's CloudWatch Logs is the one service here whose principal does not end as everywhere else.
   logs_suffix = local.role_arn_parts[1] == "aws-cn" ? "amazonaws.com.cn" : "amazonaws.com"
@@ -16,9 +20,17 @@ locals {
       {
         Sid       = "RegistrationFunctions"
         Effect    = "Allow"
-        Principal = { AWS = [for key in sort(keys(local.key_user_arns)) : local.key_user_arns[key]] }
+        Principal = { AWS = local.key_user_arns }
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
         Resource  = "*"
+      },
+      {
+        Sid       = "RegistrationVerify"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:${local.role_arn_parts[1]}:iam::${local.role_arn_parts[4]}:root" }
+        Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+        Resource  = "*"
+        Condition = { ArnEquals = { "aws:PrincipalArn" = local.verify_role_arn } }
       },
       {
         Sid       = "RegistrationLogs"

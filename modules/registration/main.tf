@@ -12,7 +12,14 @@ module "naming" {
 locals {
   cloudfront = var.delivery == "cloudfront"
 
-  function_keys = ["page", "register"]
+  # Addresses are verified where the notifications module mails the links.
+  verifying = var.address_verification != null
+
+  function_keys         = ["page", "register", "verify"]
+  deployed_function_set = toset([for key in local.function_keys : key if local.verifying || key != "verify"])
+
+  # Without verify, whose being here depends on a secret that may be encrypted with the very key whose policy names the others.
+  ordinary_function_keys = ["page", "register"]
 
   names = {
     functions        = { for key in local.function_keys : key => "${module.naming.base}-${key}" }
@@ -84,7 +91,7 @@ module "package" {
 
 module "function" {
   source   = "../lambda_function"
-  for_each = toset(local.function_keys)
+  for_each = toset(local.ordinary_function_keys)
 
   name                      = local.names.functions[each.key]
   role_name                 = local.role_names[each.key]
@@ -132,10 +139,11 @@ resource "aws_ssm_parameter" "deployment" {
     fulfillmentUrl         = local.fulfillment_url
     registrationUrl        = local.registration_url
     pageUrl                = local.page_url
+    verifyUrl              = local.verify_url
     customerProfileTable   = aws_dynamodb_table.customer_profile.name
     promotedProfileFields  = local.promoted_fields
     subscribersTable       = var.subscribers_table.name
     subscribersTableRegion = var.subscribers_table.region
-    functions              = { for key, function in module.function : key => function.name }
+    functions              = merge({ for key, function in module.function : key => function.name }, { for name in module.verify[*].name : "verify" => name })
   })
 }

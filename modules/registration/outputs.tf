@@ -4,13 +4,14 @@ output "alarm_arns" {
 }
 
 output "customer_profile_table" {
-  description = "The customer-profile table, with buyers' form data: `name`, `arn`, `region`, `stream_arn`, `kms_key_arn` (null without a key of yours)."
+  description = "The customer-profile table, with buyers' form data, for the notifications module: `name`, `arn`, `region`, `stream_arn`, `kms_key_arn` (null without a key of yours), `verify_url` (null without `address_verification`)."
   value = {
     arn         = aws_dynamodb_table.customer_profile.arn
     kms_key_arn = try(var.kms_key.arn, null)
     name        = aws_dynamodb_table.customer_profile.name
     region      = local.region.id
     stream_arn  = aws_dynamodb_table.customer_profile.stream_arn
+    verify_url  = local.verify_url
   }
 }
 
@@ -34,7 +35,7 @@ output "fulfillment_url" {
 
 output "function_names" {
   description = "Names of the functions, by function key."
-  value       = { for key, function in module.function : key => function.name }
+  value       = merge({ for key, function in module.function : key => function.name }, { for value in module.verify[*].name : "verify" => value })
 }
 
 output "kms_key_policy_json" {
@@ -45,7 +46,7 @@ output "kms_key_policy_json" {
 output "log_group_names" {
   description = "Names of the functions' log groups, by function key, and of the API's access log under `access`."
   value = merge(
-    { for key, function in module.function : key => function.log_group_name },
+    merge({ for key, function in module.function : key => function.log_group_name }, { for value in module.verify[*].log_group_name : "verify" => value }),
     { access = aws_cloudwatch_log_group.access.name },
   )
 }
@@ -77,12 +78,17 @@ output "rest_api_id" {
 
 output "role_arns" {
   description = "ARNs of the roles that the functions run under, by function key."
-  value       = { for key, function in module.function : key => function.role_arn }
+  value       = merge({ for key, function in module.function : key => function.role_arn }, { for value in module.verify[*].role_arn : "verify" => value })
 }
 
 output "role_policies_json" {
   description = "What each function needs, as an IAM policy, by function key: what its role made here has, and what a role of your own must have."
-  value       = { for key, function in module.function : key => function.role_policy_json }
+  value       = merge({ for key, function in module.function : key => function.role_policy_json }, { for value in module.verify[*].role_policy_json : "verify" => value })
+}
+
+output "verify_url" {
+  description = "Address that mailed links lead to, where a contact confirms an address; null without `address_verification`."
+  value       = local.verify_url
 }
 
 output "web_acl_arn" {

@@ -1,6 +1,6 @@
 locals {
-  # Attributes that the functions write beside the form's fields.
-  profile_attributes = ["agreementId", "createdAt", "customerAWSAccountId", "licenseArn", "offerType", "productCode", "registrationData", "updatedAt"]
+  # Attributes beside the form's fields: what the functions write, and the seller's own list of contacts.
+  profile_attributes = ["agreementId", "contacts", "createdAt", "customerAWSAccountId", "licenseArn", "offerType", "productCode", "registrationData", "updatedAt"]
 
   # Attributes of the table itself, and those that an index may be sorted by without being a field of the form.
   range_key_attributes = ["createdAt", "customerAWSAccountId", "licenseArn"]
@@ -18,7 +18,7 @@ locals {
 
 # Buyers' form data, in this Region only. The table keeps one address for life: no input may move, rename or rekey it.
 resource "aws_dynamodb_table" "customer_profile" {
-  #checkov:skip=CKV_AWS_119:encrypted with DynamoDB's own key unless kms_key is given; only the register function's role may write it, none of this module's may read it
+  #checkov:skip=CKV_AWS_119:encrypted with DynamoDB's own key unless kms_key is given; only the register and verify functions' roles may write it, and the latter read a profile by its key
   name                        = local.names.customer_profile
   billing_mode                = "PAY_PER_REQUEST"
   deletion_protection_enabled = var.deletion_protection

@@ -41,6 +41,17 @@ variable "subscribers_table" {
   }
 }
 
+variable "address_verification" {
+  description = "Has buyers' addresses verified by a link that the notifications module mails: `secret` is the secret in Secrets Manager that links are signed with, `{\"keys\": [\"<base64 of at least 32 random bytes>\", ...]}` (and its `kms_key_arn`, when it has a key of yours). Null: no such route."
+  type        = object({ secret = object({ arn = string, kms_key_arn = optional(string) }) })
+  default     = null
+
+  validation {
+    condition     = var.address_verification == null ? true : can(regex("^arn:[a-z-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+$", var.address_verification.secret.arn))
+    error_message = "address_verification.secret.arn is the ARN of a secret, such as arn:aws:secretsmanager:eu-west-1:111122223333:secret:verification-AbCdEf; got ${try(var.address_verification.secret.arn, "null")}."
+  }
+}
+
 variable "allowed_origins" {
   description = "Origins of other pages whose script may call this API from a browser: the output `page_origin` of each deployment that offers this one in its `page_regions`. This deployment's own page and `own_page_url` need no entry."
   type        = set(string)

@@ -15,7 +15,7 @@ locals {
   }
 
   # The routes that a token is posted to.
-  token_paths = ["/fulfillment", "/register"]
+  token_paths = concat(["/fulfillment", "/register"], local.verifying ? ["/verify"] : [])
 
   # What AWS WAF reads of a body that goes to API Gateway, unless an ACL pays for more.
   inspected_body_bytes = 16384

@@ -54,6 +54,16 @@ def names_of(resource: Attributes) -> set[str]:
     return ({arn} if is_known(arn) else set()) | ({f"{reference}.arn"} if address else set())
 
 
+def failures_of(mapping: Attributes) -> Any:
+    """Return where an event source mapping tells of the records that it gave up, or None."""
+    on_failure = plain(_member(plain(mapping.get("destination_config")), "on_failure"))
+    return plain(_member(on_failure, "destination_arn"))
+
+
+def _member(block: Any, name: str) -> Any:
+    return block.get(name) if isinstance(block, Mapping) else None
+
+
 class Promise(BaseResourceCheck):
     """A policy on resources that may look at the other resources of the same scan."""
 
@@ -78,7 +88,7 @@ class Promise(BaseResourceCheck):
             yield node
 
     def dead_letters_into(self, queue: Attributes) -> bool:
-        """Tell whether some other queue's redrive policy names this queue."""
+        """Tell whether another queue's redrive policy, or a mapping's failures, lead to this queue."""
         own, folder = names_of(queue), self.entity_path.split(":")[0].rpartition("/")[0]
         for other in self.others(QUEUE):
             # A reference means the resource of that name in the same module.
@@ -87,7 +97,7 @@ class Promise(BaseResourceCheck):
             redrive = document(other.get("redrive_policy"))
             if isinstance(redrive, Mapping) and plain(redrive.get("deadLetterTargetArn")) in own:
                 return True
-        return False
+        return any(failures_of(mapping) in own for mapping in self.others(MAPPING))
 
     def is_alarmed(self, namespace: str, metric: str, dimension: str, name: str) -> bool:
         """Tell whether an alarm watches a metric of the resource called ``name``."""
@@ -110,7 +120,7 @@ class DeadLetterQueue(Promise):
         """Register the policy."""
         super().__init__(
             1,
-            "Every queue has a dead-letter queue, and a function reads no queue without one",
+            "Every queue has a dead-letter queue, and a function reads no queue or stream without one",
             (QUEUE, MAPPING),
             CheckCategories.BACKUP_AND_RECOVERY,
         )
@@ -118,12 +128,15 @@ class DeadLetterQueue(Promise):
     def scan_resource_conf(self, conf: Attributes) -> CheckResult:
         """See BaseResourceCheck."""
         if self.entity_type == MAPPING:
-            return self._judge_source(plain(conf.get("event_source_arn")))
+            return self._judge_source(plain(conf.get("event_source_arn")), failures_of(conf))
         if plain(conf.get("redrive_policy")) or self.dead_letters_into(conf):
             return CheckResult.PASSED
         return CheckResult.FAILED
 
-    def _judge_source(self, source: Any) -> CheckResult:
+    def _judge_source(self, source: Any, failures: Any) -> CheckResult:
+        if isinstance(source, str) and ("stream_arn" in source or "/stream/" in source):
+            # What fails for good would hold back all that comes after it, or be gone with the stream.
+            return CheckResult.PASSED if failures else CheckResult.FAILED
         for queue in self.others(QUEUE):
             if source in names_of(queue):
                 return CheckResult.PASSED if plain(queue.get("redrive_policy")) else CheckResult.FAILED

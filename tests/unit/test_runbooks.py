@@ -24,7 +24,7 @@ SECTIONS = (
     "Past the deadline",
     "Escalate",
 )
-VARIABLES = {"AGREEMENT", "BASE", "ENVIRONMENT", "EVENTS", "HOUR", "LICENSE", "PRODUCT"}
+VARIABLES = {"AGREEMENT", "BASE", "ENVIRONMENT", "EVENTS", "HOUR", "LICENSE", "NOTICES", "PRODUCT"}
 
 #: Options of the CLI itself, and of its paging.
 COMMON = {"cli-binary-format", "max-items", "output", "query", "region"}

@@ -28,7 +28,7 @@ run "estate" {
     role_path                 = "/billing/"
     role_permissions_boundary = { arn = "arn:aws:iam::111122223333:policy/boundary" }
     runbook_base_url          = "https://example.com/your/mirror/blob/main/docs/runbooks"
-    roles                     = { deprovision-cleanup = { arn = "arn:aws:iam::111122223333:role/own-cleanup" } }
+    roles                     = { deprovision-cleanup = { arn = "arn:aws:iam::111122223333:role/own-cleanup" }, subscriber-forwarder = { arn = "arn:aws:iam::111122223333:role/own-forwarder" } }
     sandbox_event_sources     = ["sandbox.agreement-marketplace"]
     seller_account_id         = "111122223333"
     vpc                       = { subnet_ids = ["subnet-0a"], security_group_ids = ["sg-0a"] }
@@ -45,9 +45,28 @@ run "estate" {
   }
 }
 
+run "forwarding" {
+  variables {
+    forward_event_buses = {
+      eu-west-1 = { arn = "arn:aws:events:eu-west-1:111122223333:event-bus/notifications" }
+      us-east-1 = { arn = "arn:aws:events:us-east-1:111122223333:event-bus/notifications" }
+    }
+  }
+
+  assert {
+    condition     = contains(keys(output.function_names), "subscriber-forwarder") && contains(keys(output.alarm_arns), "subscriber-forwarder-failed")
+    error_message = "Whoever is to be told of changes has a function that forwards them, and alarms on it; got ${jsonencode([output.function_names, keys(output.alarm_arns)])}."
+  }
+}
+
 run "without_dashboard" {
   variables {
     create_dashboard = false
+
+    forward_event_buses = {
+      eu-west-1 = { arn = "arn:aws:events:eu-west-1:111122223333:event-bus/notifications" }
+      us-east-1 = { arn = "arn:aws:events:us-east-1:111122223333:event-bus/notifications" }
+    }
   }
 
   assert {

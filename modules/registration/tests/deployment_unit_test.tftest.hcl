@@ -41,14 +41,26 @@ run "regional" {
   }
 
   assert {
-    condition     = output.domain_target == null && output.customer_profile_table.region == "eu-west-1"
-    error_message = "Without a domain there is nothing to point at, and profiles lie in the module's own Region; got ${jsonencode([output.domain_target, output.customer_profile_table])}."
+    condition     = output.domain_target == null && output.customer_profile_table.region == "eu-west-1" && output.verify_url == null
+    error_message = "Without a domain there is nothing to point at, profiles lie in the module's own Region, and without address_verification no link leads here; got ${jsonencode([output.domain_target, output.customer_profile_table, output.verify_url])}."
+  }
+}
+
+run "verifying" {
+  variables {
+    address_verification = { secret = { arn = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:verification-AbCdEf" } }
+  }
+
+  assert {
+    condition     = output.verify_url == "https://a1b2c3d4e5.execute-api.eu-west-1.amazonaws.com/prod/verify" && output.customer_profile_table.verify_url == output.verify_url
+    error_message = "Mailed links lead to the API; got ${jsonencode([output.verify_url, output.customer_profile_table])}."
   }
 }
 
 run "without_dashboard" {
   variables {
-    create_dashboard = false
+    address_verification = { secret = { arn = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:verification-AbCdEf" } }
+    create_dashboard     = false
   }
 
   assert {
@@ -74,8 +86,28 @@ run "cloudfront" {
   }
 }
 
+run "cloudfront_verifying" {
+  variables {
+    delivery = "cloudfront"
+
+    address_verification = {
+      secret = {
+        arn         = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:verification-AbCdEf"
+        kms_key_arn = "arn:aws:kms:eu-west-1:111122223333:key/secrets"
+      }
+    }
+  }
+
+  assert {
+    condition     = output.verify_url == "https://d111111abcdef8.cloudfront.net/verify"
+    error_message = "With CloudFront the link is the distribution's; got ${jsonencode(output.verify_url)}."
+  }
+}
+
 run "regional_again" {}
 
+# From here on each run has another web ACL or none: creating or destroying the baseline takes Terraform ten seconds, so what
+# shares it comes before.
 run "own_page" {
   variables {
     page         = null

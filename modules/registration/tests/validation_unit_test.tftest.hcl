@@ -42,6 +42,7 @@ run "first_rule" {
     runbook_base_url          = "docs/runbooks/"
     tags                      = { "aws:team" = "billing" }
     vpc                       = { subnet_ids = [], security_group_ids = ["sg-0a"] }
+    address_verification      = { secret = { arn = "verification" } }
     allowed_origins           = ["https://buy.example.com/page"]
     marketplace_region        = "Virginia"
     page                      = { product_name = " ", seller_name = "Example", support_email = "support@example.com" }
@@ -70,6 +71,7 @@ run "first_rule" {
     var.runbook_base_url,
     var.tags,
     var.vpc,
+    var.address_verification,
     var.allowed_origins,
     var.marketplace_region,
     var.page,

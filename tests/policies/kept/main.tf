@@ -70,3 +70,28 @@ resource "aws_iam_role_policy" "kept" {
     }]
   })
 }
+
+resource "aws_sqs_queue" "given_up" {
+  name = "given-up"
+}
+
+resource "aws_cloudwatch_metric_alarm" "given_up" {
+  alarm_name          = "given-up"
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateNumberOfMessagesVisible"
+  dimensions          = { QueueName = "given-up" }
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  evaluation_periods  = 1
+}
+
+resource "aws_lambda_event_source_mapping" "stream" {
+  event_source_arn        = "arn:aws:dynamodb:eu-west-1:111122223333:table/kept/stream/2026-11-10T00:00:00.000"
+  function_name           = aws_lambda_function.kept.arn
+  function_response_types = ["ReportBatchItemFailures"]
+
+  destination_config {
+    on_failure {
+      destination_arn = aws_sqs_queue.given_up.arn
+    }
+  }
+}

@@ -33,7 +33,8 @@ override_resource {
   target = aws_dynamodb_table.subscribers
 
   values = {
-    arn = "arn:aws:dynamodb:us-east-1:111122223333:table/subscribers"
+    arn        = "arn:aws:dynamodb:us-east-1:111122223333:table/subscribers"
+    stream_arn = "arn:aws:dynamodb:us-east-1:111122223333:table/subscribers/stream/2026-11-10T00:00:00.000"
   }
 }
 
@@ -62,5 +63,15 @@ override_resource {
     arn = "arn:aws:sqs:us-east-1:111122223333:events-dlq"
     id  = "https://sqs.us-east-1.amazonaws.com/111122223333/events-dlq"
     url = "https://sqs.us-east-1.amazonaws.com/111122223333/events-dlq"
+  }
+}
+
+override_resource {
+  target = module.forward_failed[0].aws_sqs_queue.this
+
+  values = {
+    arn = "arn:aws:sqs:us-east-1:111122223333:subscriber-forwarder-failed"
+    id  = "https://sqs.us-east-1.amazonaws.com/111122223333/subscriber-forwarder-failed"
+    url = "https://sqs.us-east-1.amazonaws.com/111122223333/subscriber-forwarder-failed"
   }
 }
