@@ -18,7 +18,7 @@ import hcl2
 
 from tests.terraform.tool import ModuleTest, Resource, Terraform, Values, copy_repository
 
-MODULES: Final = ("events", "metering", "registration")
+MODULES: Final = ("events", "metering", "notifications", "registration")
 TEST_FILE: Final = "deployment_unit_test.tftest.hcl"
 
 
@@ -78,7 +78,7 @@ def main(directory: str) -> None:
         checkout = copy_repository(Path(temporary) / "checkout")
         for module in MODULES:
             terraform.init(checkout / "modules" / module)
-            tested = terraform.test(checkout / "modules" / module, TEST_FILE)
+            tested = terraform.test(checkout / "modules" / module, TEST_FILE)[TEST_FILE]
             for name, plan in plans_of(module, tested, unprotected_runs(checkout / "modules" / module)):
                 (target / name).write_text(json.dumps(plan))
 

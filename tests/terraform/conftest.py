@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox.emulator import Emulator, emulator
+from tests.terraform.example_plan import PLANS, refresh
+from tests.terraform.provider_server import ProviderServer, provider_executable
 from tests.terraform.tool import (
     ModuleTest,
     Resource,
     Resources,
     Terraform,
+    TerraformError,
     Values,
     copy_repository,
-    go_offline,
     resources_of,
     shared,
 )
 
 ExamplePlan = Callable[[str], Resources]
+
+DEPLOYMENTS = "deployment_unit_test.tftest.hcl"
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +41,38 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 
 @pytest.fixture(scope="session")
-def terraform(tmp_path_factory: pytest.TempPathFactory) -> Terraform:
-    return Terraform(tmp_path_factory.mktemp("terraform-config"))
+def provider(run_directory: Path) -> Path:
+    """The AWS provider's executable, installed once for all workers."""
+
+    def install() -> Values:
+        return {"executable": str(provider_executable(run_directory / "provider"))}
+
+    return Path(shared(run_directory, "provider", install)["executable"])
+
+
+@pytest.fixture(scope="session")
+def terraform(tmp_path_factory: pytest.TempPathFactory, provider: Path) -> Iterator[Terraform]:
+    """Terraform, attached to one running provider: for modules against mocks and roots with one provider."""
+    directory = tmp_path_factory.mktemp("terraform-config")
+    server = ProviderServer(provider, directory)
+    yield Terraform(directory, server)
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[Emulator]:
+    """One local AWS for all deployments of a worker; each is in an account of its own."""
+    with emulator() as running:
+        yield running
+
+
+def deployer(cloud: Emulator, account: str) -> dict[str, str]:
+    """Return the environment in which the provider deploys into an account of the emulator."""
+    return {
+        "AWS_ACCESS_KEY_ID": account,
+        "AWS_ENDPOINT_URL": cloud.endpoint,
+        "AWS_SECRET_ACCESS_KEY": "none",
+    }
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +84,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _module_test(terraform: Terraform, checkout: Path, run_directory: Path, module: str) -> ModuleTest:
     def make() -> Values:
         terraform.init(checkout / "modules" / module)
-        return asdict(terraform.test(checkout / "modules" / module, "deployment_unit_test.tftest.hcl"))
+        tested = terraform.test(checkout / "modules" / module, DEPLOYMENTS)
+        return asdict(tested[DEPLOYMENTS])
 
     value = shared(run_directory, f"deployment-{module}", make)
     states = {run: _resources(state) for run, state in value["states"].items()}
@@ -71,22 +109,30 @@ def events(terraform: Terraform, checkout: Path, run_directory: Path) -> ModuleT
 
 
 @pytest.fixture(scope="session")
+def notifications(terraform: Terraform, checkout: Path, run_directory: Path) -> ModuleTest:
+    """The notifications module, applied against mocks in several deployments."""
+    return _module_test(terraform, checkout, run_directory, "notifications")
+
+
+@pytest.fixture(scope="session")
 def registration(terraform: Terraform, checkout: Path, run_directory: Path) -> ModuleTest:
     """The registration module, applied against mocks in several deployments."""
     return _module_test(terraform, checkout, run_directory, "registration")
 
 
 @pytest.fixture(scope="session")
-def example_plan(terraform: Terraform, checkout: Path, run_directory: Path) -> ExamplePlan:
-    """Plans an example without an account and returns its planned resources."""
+def example_plan() -> ExamplePlan:
+    """Returns what an example makes, planned without an account: the plan that ``make lint`` scans."""
 
-    def plan(name: str) -> Resources:
-        def make() -> Values:
-            root = checkout / "examples" / name
-            go_offline(root)
-            terraform.init(root)
-            return asdict(resources_of(terraform.plan(root)["planned_values"]["root_module"]))
+    @cache
+    def failures() -> dict[str, TerraformError]:
+        return refresh(PLANS)
 
-        return _resources(shared(run_directory, f"example-{name}", make))
+    @cache
+    def planned(name: str) -> Resources:
+        if name in failures():
+            raise failures()[name]
+        plan = json.loads((PLANS / f"{name}.json").read_text())
+        return resources_of(plan["planned_values"]["root_module"])
 
-    return plan
+    return planned

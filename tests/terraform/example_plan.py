@@ -1,27 +1,127 @@
-"""Write an offline plan of an example as JSON: ``python -m tests.terraform.example_plan NAME FILE``."""
+"""Plan every example offline: ``python -m tests.terraform.example_plan`` writes ``build/example-plans``.
+
+``make lint`` scans these plans and the tests read them. A plan is made again when what it follows from has
+changed: the example, any module, the packages, the page, Terraform or this code.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sys
+import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Final
 
-from tests.terraform.tool import Terraform, copy_repository, go_offline
+from tests.terraform.provider_server import ProviderServer, has_one_provider, provider_executable
+from tests.terraform.tool import REPOSITORY, Terraform, TerraformError, copy_repository, go_offline, locked
+
+PLANS: Final = REPOSITORY / "build" / "example-plans"
+EXAMPLES: Final = tuple(sorted(path.parent.name for path in (REPOSITORY / "examples").glob("*/main.tf")))
+
+#: What every plan follows from, beside its example.
+_INPUTS: Final = ("modules", "lambda_dist", "lambda_src/awsmp/page")
+_CODE: Final = ("sandbox/terraform.py", "tests/terraform/example_plan.py", "tests/terraform/tool.py")
 
 
-def main(name: str, file: str) -> None:
-    """Plan ``examples/<name>`` in a copy of the repository and write the plan to ``file``."""
-    with tempfile.TemporaryDirectory() as directory:
-        terraform = Terraform(Path(directory) / "config")
-        root = copy_repository(Path(directory) / "checkout") / "examples" / name
+def _files(name: str) -> Iterator[Path]:
+    for folder in (*_INPUTS, f"examples/{name}"):
+        for path in sorted((REPOSITORY / folder).rglob("*")):
+            parts = path.relative_to(REPOSITORY).parts
+            if path.is_file() and path.suffix != ".md" and not {".terraform", "tests"} & set(parts):
+                yield path
+    yield from (REPOSITORY / path for path in _CODE)
+
+
+@cache
+def _version() -> str:
+    executable = shutil.which("terraform")
+    if executable is None:
+        raise TerraformError(
+            "Plans of examples need the terraform command (1.9 or newer) on PATH; see README."
+        )
+    done = subprocess.run([executable, "version", "-json"], capture_output=True, check=True)
+    version: str = json.loads(done.stdout)["terraform_version"]
+    return version
+
+
+def digest(name: str) -> str:
+    """Return the hash of everything that an example's plan follows from.
+
+    Raises TerraformError when there is no terraform command.
+    """
+    found = hashlib.sha256(_version().encode())
+    for path in _files(name):
+        content = path.read_bytes()
+        found.update(f"{path.relative_to(REPOSITORY)}\0{len(content)}\0".encode())
+        found.update(content)
+    return found.hexdigest()
+
+
+class _Planner:
+    """A copy of the repository, and Terraform with and without a running provider."""
+
+    def __init__(self, directory: Path, server: ProviderServer) -> None:
+        self._checkout = copy_repository(directory / "checkout")
+        self._attached = Terraform(directory / "attached", server)
+        self._plain = Terraform(directory / "plain")
+
+    def plan(self, name: str) -> str:
+        root = self._checkout / "examples" / name
+        terraform = self._attached if has_one_provider(root) else self._plain
         go_offline(root)
         terraform.init(root)
-        plan = terraform.plan(root)
-    target = Path(file)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(plan))
+        return json.dumps(terraform.plan(root))
+
+
+@contextmanager
+def _planner() -> Iterator[_Planner]:
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        server = ProviderServer(provider_executable(directory / "provider"), directory / "server")
+        try:
+            yield _Planner(directory, server)
+        finally:
+            server.stop()
+
+
+def refresh(directory: Path) -> dict[str, TerraformError]:
+    """Make the plans of ``directory`` that are missing or no longer true; return the errors of what fails."""
+    failed = {}
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory / ".lock"):
+        stale = {name: wanted for name in EXAMPLES if (wanted := digest(name)) != _made(name, directory)}
+        if stale:
+            with _planner() as planner:
+                for name, wanted in stale.items():
+                    try:
+                        plan = planner.plan(name)
+                    except TerraformError as error:
+                        failed[name] = error
+                        continue
+                    (directory / f"{name}.json").write_text(plan)
+                    # Last: a plan that was not written whole is made again.
+                    (directory / f"{name}.sha256").write_text(wanted)
+    return failed
+
+
+def _made(name: str, directory: Path) -> str:
+    mark = directory / f"{name}.sha256"
+    return mark.read_text() if mark.exists() and (directory / f"{name}.json").exists() else ""
+
+
+def main() -> None:
+    """Bring the plans of all examples up to date, and drop those of examples that are gone."""
+    for name, error in refresh(PLANS).items():
+        raise SystemExit(f"examples/{name}: {error}")
+    for path in PLANS.glob("*.json"):
+        if path.stem not in EXAMPLES:
+            path.unlink()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

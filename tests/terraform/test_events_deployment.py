@@ -271,6 +271,7 @@ def test_the_dlq_and_both_functions_alarm(plain: Resources, estate: Resources) -
         "deprovision-cleanup-did-not-run",
         "deprovision-cleanup-errors",
         "schedule-deprovision-cleanup-failed",
+        "subscriber-forwarder-errors",
     }
 
 
@@ -309,7 +310,7 @@ def test_the_deployment_describes_itself(estate: Resources) -> None:
     assert parameter["name"] == "/marketplace/awsmp/staging/events"
     assert description["subscribersTable"] == "awsmp-staging-subscribers"
     assert description["eventDeadLetterQueue"] == "awsmp-staging-events-dlq"
-    assert set(description["functions"]) == {"deprovision-cleanup", "subscription"}
+    assert set(description["functions"]) == {"deprovision-cleanup", "subscriber-forwarder", "subscription"}
     assert len(parameter["value"]) < 4096
 
 
@@ -318,6 +319,6 @@ def test_a_keys_policy_lets_eventbridge_deliver(events: ModuleTest) -> None:
         s["Sid"]: s for s in json.loads(events.outputs["estate"]["kms_key_policy_json"])["Statement"]
     }
 
-    assert set(statements) == {"EventsDelivery", "EventsFunctions", "EventsLogs"}
+    assert set(statements) == {"EventsDelivery", "EventsForwarder", "EventsFunctions", "EventsLogs"}
     assert statements["EventsDelivery"]["Principal"] == {"Service": "events.amazonaws.com"}
     assert statements["EventsDelivery"]["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
+from tests.terraform import example_plan as planning
 from tests.terraform.conftest import ExamplePlan
-from tests.terraform.tool import REPOSITORY, Resources
+from tests.terraform.tool import REPOSITORY, Resources, copy_repository
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = sorted(path.parent.name for path in (REPOSITORY / "examples").glob("*/main.tf"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "planned_again"),
+    [
+        ("examples/minimal/main.tf", True),
+        ("modules/queue/main.tf", True),
+        ("lambda_dist/manifest.json", True),
+        ("lambda_src/awsmp/page/index.html", True),
+        ("tests/terraform/example_plan.py", True),
+        ("examples/complete/main.tf", False),
+        ("examples/minimal/README.md", False),
+    ],
+)
+def test_a_kept_plan_is_used_until_something_that_it_follows_from_changes(
+    changed: str, planned_again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_repository(tmp_path)
+    for code in ("sandbox/terraform.py", "tests/terraform/example_plan.py", "tests/terraform/tool.py"):
+        (tmp_path / code).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / code, tmp_path / code)
+    monkeypatch.setattr(planning, "REPOSITORY", tmp_path)
+    before = planning.digest("minimal")
+    assert planning.digest("minimal") == before
+
+    with (tmp_path / changed).open("a") as file:
+        file.write("\n")
+
+    assert (planning.digest("minimal") != before) is planned_again
 
 
 def clashes(resources: Resources, region_of: dict[str, str]) -> list[tuple[str, ...]]:
@@ -147,6 +179,7 @@ UNTAGGABLE = {
     "aws_api_gateway_resource",
     "aws_cloudwatch_dashboard",
     "aws_cloudwatch_event_target",
+    "aws_dynamodb_table_item",
     "aws_iam_role_policy",
     "aws_iam_role_policy_attachment",
     "aws_kms_alias",
@@ -154,6 +187,8 @@ UNTAGGABLE = {
     "aws_lambda_layer_version",
     "aws_lambda_permission",
     "aws_route53_record",
+    "aws_sesv2_configuration_set_event_destination",
+    "aws_sns_topic_policy",
     "aws_sns_topic_subscription",
     "aws_sqs_queue_policy",
     "aws_sqs_queue_redrive_allow_policy",
@@ -184,14 +219,14 @@ def test_complete_has_every_tier_encrypted_on_its_own_host_name(example_plan: Ex
     plan = example_plan("complete")
 
     tables = plan.of_type("aws_dynamodb_table")
-    assert len(tables) == 5
+    assert len(tables) == 6
     assert all(table.values["server_side_encryption"][0]["enabled"] for table in tables)
     assert all(table.values["deletion_protection_enabled"] for table in tables)
-    assert len(plan.of_type("aws_lambda_function")) == 2 + 5 + 2
+    assert len(plan.of_type("aws_lambda_function")) == 3 + 5 + 3 + 6
     assert {r.values["domain_name"] for r in plan.of_type("aws_api_gateway_domain_name")} == {
         "buy.example.com"
     }
-    assert len(plan.of_type("aws_sns_topic")) == 2
+    assert len(plan.of_type("aws_sns_topic")) == 3
 
 
 def test_nothing_in_complete_comes_without_a_word_of_what_it_is_for(example_plan: ExamplePlan) -> None:

@@ -11,7 +11,7 @@ from tests.terraform.tool import REPOSITORY, ModuleTest
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deployments")]
 
 
-@pytest.mark.parametrize("module", ["events", "metering", "registration"])
+@pytest.mark.parametrize("module", ["events", "metering", "notifications", "registration"])
 def test_the_readme_shows_the_permissions_of_every_role(module: str, request: pytest.FixtureRequest) -> None:
     """After a change of permissions: ``make docs``."""
     tested: ModuleTest = request.getfixturevalue(module)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.terraform.tool import REPOSITORY, ModuleTest, Terraform
+from tests.terraform.tool import REPOSITORY, ModuleTest, Terraform, Values, shared
 
 pytestmark = pytest.mark.slow
 
@@ -17,21 +18,43 @@ FILES = sorted(
     for path in MODULES.glob("*/tests/*.tftest.hcl")
     if not path.name.startswith("deployment_")
 )
-PUBLIC = ("events", "metering", "registration")
+PUBLIC = ("events", "metering", "notifications", "registration")
 
 
 def runs_of(file: Path) -> list[str]:
     return re.findall(r'^run "(\w+)"', file.read_text(), re.M)
 
 
+@pytest.fixture(scope="module")
+def outcome(
+    terraform: Terraform, checkout: Path, run_directory: Path
+) -> Callable[[Path], tuple[dict[str, str], list[str]]]:
+    """Returns the outcomes of a file's runs and the problems: one command runs all files of a module."""
+
+    def found(file: Path) -> tuple[dict[str, str], list[str]]:
+        module = file.parts[0]
+        files = [each.name for each in FILES if each.parts[0] == module]
+
+        def make() -> Values:
+            terraform.init(checkout / "modules" / module)
+            tested = terraform.test(checkout / "modules" / module, *files, states=False)
+            return {name: [test.outcomes, test.problems] for name, test in tested.items()}
+
+        outcomes, problems = shared(run_directory, f"runs-{module}", make)[file.name]
+        return outcomes, problems
+
+    return found
+
+
 @pytest.mark.parametrize("file", FILES, ids=str)
-def test_every_run_of_a_test_file_passes(file: Path, terraform: Terraform, checkout: Path) -> None:
-    module = checkout / "modules" / file.parts[0]
-    terraform.init(module)
+def test_every_run_of_a_test_file_passes(
+    file: Path, outcome: Callable[[Path], tuple[dict[str, str], list[str]]]
+) -> None:
+    outcomes, problems = outcome(file)
+    runs = runs_of(MODULES / file)
 
-    result = terraform.test(module, file.name)
-
-    assert result.outcomes == dict.fromkeys(runs_of(MODULES / file), "pass"), result.problems
+    assert runs
+    assert outcomes == dict.fromkeys(runs, "pass"), problems
 
 
 @pytest.mark.parametrize("module", PUBLIC)

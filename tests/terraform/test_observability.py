@@ -37,13 +37,13 @@ DEPLOYMENTS = [
 #: The deployment of each module that has everything, and the Region that its mocks say it is in.
 WHOLE = {
     "metering": ("full", "eu-west-1", "euw1"),
-    "events": ("plain", "us-east-1", "use1"),
-    "registration": ("regional", "eu-west-1", "euw1"),
+    "events": ("forwarding", "us-east-1", "use1"),
+    "registration": ("verifying", "eu-west-1", "euw1"),
 }
 #: Metrics that the functions of each module publish.
 PUBLISHED_BY = {
     "metering": ("aggregate", "direct_input", "discover", "expire", "submit", "surfacing"),
-    "events": ("deprovision_cleanup", "subscription"),
+    "events": ("deprovision_cleanup", "../handlers/subscriber_forwarder", "subscription"),
     "registration": ("deliver_page", "registration_api"),
 }
 #: Metrics that AWS publishes, by namespace, with the dimensions that we name them by.
@@ -54,7 +54,7 @@ PUBLISHED_BY_AWS = {
     ),
     "AWS/CloudFront": ({"DistributionId", "Region"}, {"4xxErrorRate", "5xxErrorRate"}),
     "AWS/Events": ({"RuleName"}, {"FailedInvocations"}),
-    "AWS/Lambda": ({"FunctionName"}, {"Duration", "Errors", "Invocations", "Throttles"}),
+    "AWS/Lambda": ({"FunctionName"}, {"Duration", "Errors", "Invocations", "IteratorAge", "Throttles"}),
     "AWS/SQS": ({"QueueName"}, {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"}),
     "AWS/WAFV2": ({"Region", "Rule", "WebACL"}, {"BlockedRequests"}),
 }
@@ -196,14 +196,15 @@ def test_a_description_says_the_loss_and_ends_with_its_runbook(
 
 
 def test_every_alarm_has_its_runbook_and_every_runbook_its_alarm(
-    metering: ModuleTest, events: ModuleTest, registration: ModuleTest
+    metering: ModuleTest, events: ModuleTest, registration: ModuleTest, notifications: ModuleTest
 ) -> None:
     named = {
         str(alarm.values["alarm_description"]).rsplit("/", 1)[1]
         for result, runs in (
             (metering, ("full", "direct_submit")),
-            (events, ("plain",)),
-            (registration, ("regional",)),
+            (events, ("forwarding",)),
+            (registration, ("verifying",)),
+            (notifications, ("ses",)),
         )
         for run in runs
         for alarm in result.states[run].of_type("aws_cloudwatch_metric_alarm")

@@ -70,6 +70,8 @@ def planted() -> list[Verdict]:
     [
         ("queue_without_dlq", DLQ, {"aws_sqs_queue.lonely"}),
         ("function_reads_dlq_less_queue", DLQ, {"aws_lambda_event_source_mapping.reads_leftovers"}),
+        ("stream_without_failure_queue", DLQ, {"aws_lambda_event_source_mapping.forgets"}),
+        ("failure_queue_without_alarm", DLQ_ALARM, {"aws_sqs_queue.unwatched"}),
         ("function_without_alarm", FUNCTION_ALARM, {"aws_lambda_function.silent"}),
         ("dlq_without_alarm", DLQ_ALARM, {"aws_sqs_queue.unwatched_dlq"}),
         (
@@ -127,11 +129,17 @@ def ours(
     tmp_path_factory: pytest.TempPathFactory,
     events: ModuleTest,
     metering: ModuleTest,
+    notifications: ModuleTest,
     registration: ModuleTest,
 ) -> tuple[list[Verdict], set[str]]:
     """Verdicts on every deployment that the modules' tests make, and the names of those deployments."""
     directory = tmp_path_factory.mktemp("applied")
-    for module, tested in (("events", events), ("metering", metering), ("registration", registration)):
+    for module, tested in (
+        ("events", events),
+        ("metering", metering),
+        ("notifications", notifications),
+        ("registration", registration),
+    ):
         unprotected = unprotected_runs(REPOSITORY / "modules" / module)
         for name, plan in plans_of(module, tested, unprotected):
             (directory / name).write_text(json.dumps(plan))
@@ -160,6 +168,12 @@ def test_our_modules_keep_their_promises_in_every_deployment(ours: tuple[list[Ve
         ("events-plain.json", FUNCTION_ALARM, 2),
         ("events-plain.json", DLQ_ALARM, 1),
         ("events-plain.json", PROTECTION, 2),
+        ("events-forwarding.json", FUNCTION_ALARM, 3),
+        ("events-forwarding.json", DLQ_ALARM, 2),
+        ("notifications-ses.json", FUNCTION_ALARM, 6),
+        ("notifications-ses.json", DLQ_ALARM, 3),
+        ("notifications-ses.json", PROTECTION, 1),
+        ("notifications-smtp.json", FUNCTION_ALARM, 5),
         ("registration-regional.json", FUNCTION_ALARM, 2),
         ("registration-regional.json", PROTECTION, 1),
     ],

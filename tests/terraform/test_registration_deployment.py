@@ -161,6 +161,7 @@ def test_keys_are_granted_where_they_are_used(registration: ModuleTest) -> None:
     assert {group.split("log-group:")[1] for group in groups} == {
         f"/aws/lambda/awsmp-staging-{PRODUCT}-page",
         f"/aws/lambda/awsmp-staging-{PRODUCT}-register",
+        f"/aws/lambda/awsmp-staging-{PRODUCT}-verify",
         f"/aws/apigateway/awsmp-staging-{PRODUCT}-registration",
     }
 

@@ -10,7 +10,7 @@ import pytest
 from tests.terraform.tool import REPOSITORY, Terraform
 
 MODULES = sorted(path.parent for path in (REPOSITORY / "modules").glob("*/main.tf"))
-PUBLIC = [path for path in MODULES if path.name in {"events", "metering", "registration"}]
+PUBLIC = [path for path in MODULES if path.name in {"events", "metering", "notifications", "registration"}]
 EXAMPLES = sorted(path.parent for path in (REPOSITORY / "examples").glob("*/main.tf"))
 
 
@@ -69,7 +69,7 @@ def test_outputs_are_described_and_sorted(module: Path) -> None:
 def test_the_common_inputs_are_the_same_in_every_public_module() -> None:
     texts = {(module / "variables.common.tf").read_text() for module in PUBLIC}
 
-    assert len(PUBLIC) == 3
+    assert len(PUBLIC) == 4
     assert len(texts) == 1
 
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.emulator import emulator
+from sandbox.emulator import Emulator
+from tests.terraform.conftest import deployer
+from tests.terraform.provider_server import ProviderServer
 from tests.terraform.tool import Terraform, Values, actions, copy_repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulator, pytest.mark.xdist_group("state_safety")]
@@ -83,16 +85,18 @@ class Deployment:
 
     terraform: Terraform
     root: Path
-    environment: dict[str, str]
 
     def plan(self, **variables: str) -> Values:
-        return self.terraform.plan(self.root, variables, self.environment)
+        """Plan from the state as it is: reading everything again would change nothing in these plans."""
+        return self.terraform.plan_from_state(
+            self.root, *(f"-var={name}={value}" for name, value in variables.items())
+        )
 
     def moved_to(self, checkout: Path) -> Deployment:
         """Return the same deployment in another checkout."""
         copy_repository(checkout)
         shutil.copytree(self.root, checkout / "root", ignore=shutil.ignore_patterns(".terraform*"))
-        moved = Deployment(self.terraform, checkout / "root", self.environment)
+        moved = Deployment(self.terraform, checkout / "root")
         self.terraform.init(moved.root)
         return moved
 
@@ -116,25 +120,27 @@ def made(plan: Values) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def deployment(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    checkout = copy_repository(tmp_path_factory.mktemp("deployed"))
-    root = checkout / "root"
+def deployment(
+    cloud: Emulator, provider: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    directory = tmp_path_factory.mktemp("deployed")
+    root = copy_repository(directory / "checkout") / "root"
     (root / "before").mkdir(parents=True)
     (root / "main.tf").write_text(ROOT)
     (root / "before" / "main.tf").write_text(BEFORE)
-    terraform.init(root)
-    with emulator() as cloud:
-        environment = {
-            "AWS_ACCESS_KEY_ID": "111122223333",
-            "AWS_ENDPOINT_URL": cloud.endpoint,
-            "AWS_SECRET_ACCESS_KEY": "none",
-        }
-        terraform.apply(root, environment=environment)
-        yield Deployment(terraform, root, environment)
+    server = ProviderServer(provider, directory, deployer(cloud, "111122223333"), root=root)
+    try:
+        terraform = Terraform(directory, server)
+        terraform.init(root)
+        terraform.apply(root)
+        yield Deployment(terraform, root)
+    finally:
+        server.stop()
 
 
 def test_a_second_plan_is_empty(deployment: Deployment) -> None:
-    assert made(deployment.plan()) == {}
+    """Everything that exists is read again for it."""
+    assert made(deployment.terraform.plan(deployment.root)) == {}
 
 
 def test_a_callers_depends_on_plans_nothing(deployment: Deployment) -> None:
@@ -146,10 +152,10 @@ def test_a_callers_depends_on_plans_nothing(deployment: Deployment) -> None:
 
 def test_another_data_directory_changes_nothing(deployment: Deployment, tmp_path: Path) -> None:
     """Some runners keep providers and modules elsewhere: ``path.module`` and ``filename`` must not follow."""
-    elsewhere = {**deployment.environment, "TF_DATA_DIR": str(tmp_path / "data")}
+    elsewhere = {"TF_DATA_DIR": str(tmp_path / "data")}
     deployment.terraform.run("init", "-no-color", "-input=false", cwd=deployment.root, environment=elsewhere)
 
-    plan = deployment.terraform.plan(deployment.root, environment=elsewhere)
+    plan = deployment.terraform.plan_from_state(deployment.root, environment=elsewhere)
 
     assert (tmp_path / "data" / "modules" / "modules.json").is_file()
     assert made(plan) == {}
@@ -197,7 +203,7 @@ def test_a_zip_that_its_manifest_does_not_describe_is_refused(deployment: Deploy
         package.write(b"other")
 
     refused = moved.terraform.run(
-        "plan", "-no-color", "-input=false", cwd=moved.root, environment=moved.environment, check=False
+        "plan", "-no-color", "-input=false", "-lock=false", "-refresh=false", cwd=moved.root, check=False
     )
 
     assert refused.returncode == 1

@@ -183,6 +183,7 @@ SUBSCRIBERS_OF_ANOTHER = {
     "kms_key_arn": KEYS[0]["arn"],
 }
 PAGE = {"product_name": "Example", "seller_name": "Example Corp.", "support_email": "support@example.com"}
+SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:verification-AbCdEf"
 BUS = {"arn": "arn:aws:events:us-east-1:111122223333:event-bus/mail"}
 ACL = "arn:aws:wafv2:us-east-1:111122223333:{}/webacl/own/1234abcd"
 CERTIFICATE = {"arn": "arn:aws:acm:us-east-1:111122223333:certificate/1234abcd"}
@@ -259,6 +260,7 @@ FLIPS: dict[str, dict[str, list[Values]]] = {
         "writer_principal_arns": [{"writer_principal_arns": ["arn:aws:iam::444455556666:role/writer"]}],
     },
     "registration": {
+        "address_verification": [{"address_verification": {"secret": {"arn": SECRET}}}],
         "allowed_origins": [{"allowed_origins": ["https://buy.example.com"]}],
         "cloudfront_web_acl": [
             {"cloudfront_web_acl": {"arn": ACL.format("global")}, "delivery": "cloudfront"}
@@ -410,7 +412,6 @@ def test_every_input_but_names_is_flipped(module: str) -> None:
     assert flipped == variables_of(module).keys() - NAMES
 
 
-@pytest.mark.deep
 def test_flipping_an_input_and_back_replaces_no_table(flips: Flips) -> None:
     there = flips.plan(flips.variants, {})
     changed = {change["address"]: change["change"] for change in there["resource_changes"]}

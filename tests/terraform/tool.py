@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import sandbox.terraform
 from sandbox.terraform import REPOSITORY, TerraformError, Values, cli_config, copy_repository, find_mirror
+from tests.terraform.provider_server import GO_SETTINGS, ProviderServer
 
 __all__ = ["REPOSITORY", "TerraformError", "Values", "cli_config", "copy_repository", "find_mirror"]
 
@@ -74,16 +76,40 @@ def resources_of(root_module: Values) -> Resources:
 class ModuleTest:
     """What ``terraform test -verbose`` said: the outcome of each run and the state that it left."""
 
-    outcomes: Mapping[str, str]
-    problems: Sequence[str]
-    states: Mapping[str, Resources]
-    outputs: Mapping[str, Values]
+    outcomes: dict[str, str]
+    problems: list[str]
+    states: dict[str, Resources]
+    outputs: dict[str, Values]
+
+
+#: What needs no provider.
+WITHOUT_PROVIDER = {"fmt", "output", "version"}
 
 
 class Terraform(sandbox.terraform.Terraform):
-    """The terraform command, with its own tests."""
+    """The terraform command, with its own tests; attached to a running provider where it is given one."""
 
-    def plan_from_state(self, cwd: Path, *flags: str) -> Values:
+    def __init__(
+        self,
+        directory: Path,
+        provider: ProviderServer | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Attach to ``provider``, which has an environment of its own, or start one with ``environment``."""
+        super().__init__(directory)
+        self._provider = provider
+        self._environment = dict(environment or {})
+
+    def run(
+        self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; raises TerraformError with its output when it fails and ``check`` is set."""
+        settings = {**GO_SETTINGS, **self._environment, **(environment or {})}
+        if self._provider is not None and arguments[0] not in WITHOUT_PROVIDER:
+            settings["TF_REATTACH_PROVIDERS"] = self._provider.address
+        return super().run(*arguments, cwd=cwd, environment=settings, check=check)
+
+    def plan_from_state(self, cwd: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Values:
         """Plan ``cwd`` from the state that lies in it, asking no account, and return the plan's JSON."""
         path = cwd / "plan.bin"
         self.run(
@@ -95,36 +121,70 @@ class Terraform(sandbox.terraform.Terraform):
             f"-out={path}",
             *flags,
             cwd=cwd,
+            environment=environment,
         )
-        shown: Values = json.loads(self.run("show", "-json", str(path), cwd=cwd).stdout)
+        shown: Values = json.loads(
+            self.run("show", "-json", str(path), cwd=cwd, environment=environment).stdout
+        )
         return shown
 
-    def test(self, module: Path, file: str) -> ModuleTest:
-        """Run one ``.tftest.hcl`` file of a module."""
-        done = self.run(
-            "test", "-json", "-verbose", f"-filter={Path('tests') / file}", cwd=module, check=False
-        )
-        outcomes: dict[str, str] = {}
-        states: dict[str, Resources] = {}
-        outputs: dict[str, Values] = {}
-        problems: list[str] = []
+    def changes(self, cwd: Path, *flags: str) -> dict[str, str]:
+        """Read what exists, plan ``cwd`` and return what would be done, by address: no values, but cheap."""
+        done = self.run("plan", "-json", "-input=false", "-lock=false", *flags, cwd=cwd)
+        messages = [json.loads(line) for line in done.stdout.splitlines()]
+        if not any(message["type"] == "change_summary" for message in messages):
+            raise TerraformError(f"terraform plan came to no end:\n{done.stdout[-2000:]}")
+        return {
+            message["change"]["resource"]["addr"]: message["change"]["action"]
+            for message in messages
+            if message["type"] == "planned_change"
+        }
+
+    def test(self, module: Path, *files: str, states: bool = True) -> dict[str, ModuleTest]:
+        """Run ``.tftest.hcl`` files of a module in one process, and keep the states that their runs leave.
+
+        Raises TerraformError when a file is not run.
+        """
+        filters = [f"-filter={Path('tests') / file}" for file in files]
+        done = self.run("test", "-json", *(["-verbose"] if states else []), *filters, cwd=module, check=False)
+        found = {file: ModuleTest({}, [], {}, {}) for file in files}
         for line in done.stdout.splitlines():
-            message = json.loads(line)
-            run = message.get("test_run", {})
-            if run.get("progress") == "complete":
-                outcomes[run["run"]] = run["status"]
-            if message.get("type") == "test_state":
-                state = message["test_state"]
-                states[message["@testrun"]] = resources_of(state.get("root_module", {}))
-                outputs[message["@testrun"]] = {
-                    name: output["value"] for name, output in state.get("outputs", {}).items()
-                }
-            if message.get("type") == "diagnostic" and message["diagnostic"]["severity"] == "error":
-                diagnostic = message["diagnostic"]
-                problems.append(f"{diagnostic['summary']}: {diagnostic.get('detail', '')}")
-        if not outcomes:
-            raise TerraformError(f"terraform test ran nothing:\n{done.stdout[-2000:]}\n{done.stderr}")
-        return ModuleTest(outcomes, problems, states, outputs)
+            message = _without_schemas(line)
+            tested = found.get(Path(message.get("@testfile", "")).name)
+            diagnostic = message.get("diagnostic", {})
+            if diagnostic.get("severity") == "error":
+                problem = f"{diagnostic['summary']}: {diagnostic.get('detail', '')}"
+                for each in found.values() if tested is None else [tested]:
+                    each.problems.append(problem)
+            if tested is not None:
+                _note(message, tested)
+        for file, tested in found.items():
+            if not tested.outcomes:
+                said = f"{tested.problems}\n{done.stdout[-2000:]}\n{done.stderr}"
+                raise TerraformError(f"terraform test ran nothing of {file}:\n{said}")
+        return found
+
+
+def _without_schemas(line: str) -> Values:
+    """Return a message of ``terraform test -json``, a state without the schemas of all of AWS behind it.
+
+    They are 14 MB of each. The mark cannot be part of a text, where its quotes would be escaped.
+    """
+    head, cut, _ = line.partition(',"provider_schemas":{')
+    message: Values = json.loads(head + "}}" if cut else line)
+    return message
+
+
+def _note(message: Values, tested: ModuleTest) -> None:
+    run = message.get("test_run", {})
+    if run.get("progress") == "complete":
+        tested.outcomes[run["run"]] = run["status"]
+    if "test_state" in message:
+        state = message["test_state"]
+        tested.states[message["@testrun"]] = resources_of(state.get("root_module", {}))
+        tested.outputs[message["@testrun"]] = {
+            name: output["value"] for name, output in state.get("outputs", {}).items()
+        }
 
 
 def go_offline(root: Path) -> None:
