@@ -145,26 +145,27 @@ class CloudStage:
                         for metric in directive["Metrics"]:
                             yield metric["Name"], line.get("Reason")
 
-    def _items(self, table: str, region: str | None = None) -> list[Item]:
+    def items(self, table: str, region: str | None = None) -> list[Item]:
+        """Return everything in a table; ``region`` None is the cloud's own."""
         client = self.dynamodb if region is None else self.cloud.client("dynamodb", region=region)
         pages = client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
         return [from_wire(item) for page in pages for item in page["Items"]]
 
     def profiles(self) -> list[Item]:
         """Return the rows of the customer-profile table."""
-        return self._items(self.deployment.customer_profile_table, self.deployment.registration_region)
+        return self.items(self.deployment.customer_profile_table, self.deployment.registration_region)
 
     def subscribers(self) -> list[Item]:
         """See Stage."""
-        return self._items(self.deployment.subscribers_table)
+        return self.items(self.deployment.subscribers_table)
 
     def ledger(self) -> list[Item]:
         """See Stage."""
-        return self._items(self.deployment.aggregated_usage_table)
+        return self.items(self.deployment.aggregated_usage_table)
 
     def usage(self) -> list[Item]:
         """See Stage."""
-        return self._items(self.deployment.usage_table)
+        return self.items(self.deployment.usage_table)
 
     def honoured(self) -> list[Honoured]:
         """See Stage."""

@@ -1,8 +1,9 @@
 """``make demo``: from ``terraform apply`` to the billed hour, on this machine.
 
 Starts the local cloud, applies ``examples/registration`` with Terraform, subscribes 60 buyers, registers
-them through the deployed fulfilment URL and page, plays 20 hours of the recorded usage with planted trouble,
-lets the deployed functions run, and reconciles every group. The simulated date is fixed and crosses a month
+them through the deployed fulfilment URL and page, has most of them click the verification link in their mail,
+plays 20 hours of the recorded usage with planted trouble, lets the deployed functions run, reconciles every
+group and tells who got which mail. The simulated date is fixed and crosses a month
 end. ``KEEP=1`` leaves the cloud running and prints an address that opens the page with a fresh token.
 """
 
@@ -26,10 +27,13 @@ from rich.table import Table
 
 from awsmp.domain.fulfillment import Fulfillment, token_fragment
 from sandbox.cloud_stage import CloudStage, deployment_of
+from sandbox.demo_notifications import Notifications, rows_of
+from sandbox.demo_notifications import line_of as line_of_mail
 from sandbox.demo_registrations import Registrations, line_of
 from sandbox.demo_report import render
 from sandbox.emulator import EmulatorUnavailable
 from sandbox.local_cloud import LocalCloud, LocalCloudError, describe
+from sandbox.mailbox import REGISTRATION_OVERRIDE, TIER, Mailbox, events_override
 from sandbox.simulation.play import account_problems, announce, judge, report_json, subscribe_all
 from sandbox.simulation.reconciliation import reconcile
 from sandbox.simulation.seller import Buyer, Seller
@@ -101,6 +105,17 @@ output "log_group_names" {
 """
 
 
+_OVERRIDE: Final = f"""
+module "events" {{
+  {events_override("us-east-1")}
+}}
+
+module "registration" {{
+  {REGISTRATION_OVERRIDE}
+}}
+"""
+
+
 def stretch() -> list[Usage]:
     """Return the trace's busiest 20 hours, their first second being second 0."""
     first = FIRST_HOUR * 3600
@@ -112,9 +127,10 @@ def stretch() -> list[Usage]:
 
 
 def apply_example(cloud: LocalCloud, terraform: Terraform, directory: Path) -> Mapping[str, Any]:
-    """Apply ``examples/registration`` from a copy of the repository and return its outputs."""
+    """Apply ``examples/registration`` with the notifications tier, from a copy; return the outputs."""
     root = copy_repository(directory / "checkout") / "examples" / "registration"
-    (root / "demo_outputs.tf").write_text(_OUTPUTS)
+    (root / "demo.tf").write_text(_OUTPUTS + TIER)
+    (root / "demo_override.tf").write_text(_OVERRIDE)
     terraform.init(root)
     variables = {"product_code": PRODUCT_CODE, "metering_mode": "live"}
     terraform.apply(root, variables, cloud.environment)
@@ -204,8 +220,17 @@ def _demo(console: Console, output: Path, directory: Path, *, keep: bool) -> int
         applied = time.monotonic() - began
         console.print(f"applied after {applied:.0f} s: usage goes to {outputs['usage_table']['name']}")
         stage = CloudStage(cloud, deployment_of(outputs), START)
+        mail = Notifications(stage, Mailbox(cloud, outputs["notifications"]))
+        mail.mailbox.open()
         plan, registrations = begin(stage)
         console.print(f"{len(registrations.buyers)} buyers registered after {time.monotonic() - began:.0f} s")
+        mail.welcome(registrations.buyers)
+        mail.pause()
+        console.print(
+            f"{len(mail.mailbox.mails())} mails sent and {len(mail.verified)} addresses verified after "
+            f"{time.monotonic() - began:.0f} s. Sending pauses while the usage is played: a run every "
+            "simulated minute would be a minute of the machine's time."
+        )
         with Progress(*_COLUMNS, console=console) as bar:
             task = bar.add_task("pipeline", total=1.0, at="")
             play(
@@ -215,14 +240,15 @@ def _demo(console: Console, output: Path, directory: Path, *, keep: bool) -> int
                     task, completed=(now - START) / (END - START), at=f"{now:%Y-%m-%d %H:%M}"
                 ),
             )
+        mail.resume()
         accounts = reconcile(stage, plan.seller.written())
         problems = account_problems(plan, accounts, totals(plan.trace))
-        problems += registrations.problems()
+        problems += registrations.problems() + mail.problems()
         if dead := stage.dead_letters():
             problems.append(f"{dead} messages in dead-letter queues")
         report = report_json(
             accounts, requests=stage.requests(), outcomes=judge(plan, accounts), problems=problems
-        ) | {"registrations": registrations.to_json()}
+        ) | {"registrations": registrations.to_json(), "notifications": mail.to_json()}
         seconds = time.monotonic() - began
         _write(output, accounts, report, seconds)
         _show(console, report, seconds, output)
@@ -244,6 +270,7 @@ def _write(output: Path, accounts: list[Any], report: Mapping[str, Any], seconds
         ("BatchMeterUsage requests", f"{requests['count']}, {requests['throttled']} refused for pace"),
         ("groups", f"{len(report['groups']):,}"),
         ("registrations through the deployed page", line_of(report["registrations"])),
+        ("mail", line_of_mail(report["notifications"])),
         ("took", f"{seconds:.0f} s"),
     )
     (output / "report.html").write_text(render("AWS Marketplace metering demo", accounts, report, facts))
@@ -261,6 +288,16 @@ def _show(console: Console, report: Mapping[str, Any], seconds: float, output: P
             table.add_row(f"  {reason}", "", "", "", f"{quantity:,}", "", style="dim")
     console.print(table)
     console.print(f"registrations: {line_of(report['registrations'])}")
+    told = Table(title="Who was told what")
+    told.add_column("mail", no_wrap=True)
+    told.add_column("sent", justify="right")
+    told.add_column("not sent")
+    for kind, sent, skipped in rows_of(report["notifications"]):
+        told.add_row(kind, f"{sent:,}", skipped)
+    console.print(told)
+    console.print(f"mail: {line_of_mail(report['notifications'])}")
+    for each in report["notifications"]["suppressed"]:
+        console.print(f"suppressed after a {each['kind']}: {each['recipient']}", highlight=False)
     for trouble in report["troubles"]:
         console.print(f"{'ok ' if trouble['asExpected'] else 'BAD'} {trouble['name']}: {trouble['outcome']}")
     requests = report["requests"]

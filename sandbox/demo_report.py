@@ -8,6 +8,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any, Final
 
+from sandbox.demo_notifications import rows_of
 from sandbox.simulation.reconciliation import Account, number
 
 _KINDS: Final = ("billed", "pending", "surfaced")
@@ -58,6 +59,19 @@ def render(
                 for each in report["troubles"]
             ),
             text=3,
+        ),
+        "<h2>Who was told what</h2>",
+        _table(("mail", "sent", "not sent"), rows_of(report["notifications"])),
+        "<details><summary>Every recipient</summary>",
+        _table(
+            ("recipient", "told"),
+            ((each["recipient"], ", ".join(each["kinds"])) for each in report["notifications"]["told"]),
+            text=2,
+        ),
+        "</details>",
+        _list(
+            (each["recipient"], f"suppressed, {each['kind']}")
+            for each in report["notifications"]["suppressed"]
         ),
         "<h2>By licence</h2>",
         _by(accounts, "licence", lambda account: f"{account.group[0][-12:]} of {account.group[1]}"),

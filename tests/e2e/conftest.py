@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +19,12 @@ import pytest
 from awsmp.adapters.dynamodb import to_wire
 from awsmp.domain.identifiers import Group
 from awsmp.domain.ledger import LEDGER_SORT_KEY
+from awsmp.domain.notifications.kinds import Kind, ServiceKind
 from sandbox.cloud_stage import CloudStage, deployment_of
 from sandbox.emulator_launcher import ACCESS_PATH
 from sandbox.emulator_launcher import PATH as CLOCK_PATH
 from sandbox.local_cloud import LocalCloud, Request
+from sandbox.mailbox import REGISTRATION_OVERRIDE, TIER, Mailbox, billing_event, events_override
 from sandbox.simulation.reconciliation import Account, key_of, reconcile
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import Bought
@@ -35,6 +38,8 @@ DEPLOYED: Final = datetime(2026, 3, 10, 12, 5, tzinfo=UTC)
 NOON: Final = datetime(2026, 3, 10, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
+#: How much longer a mail may take on a machine that is busy: two pauses before another try.
+SLOW_MINUTES: Final = 10
 
 #: Beside the example, in its copy: what the tests have to know, and the switch that the example leaves alone.
 _BESIDE: Final = """
@@ -56,22 +61,30 @@ output "aggregated_usage_table" { value = module.metering.aggregated_usage_table
 output "whole_usage_table" { value = module.metering.usage_table }
 output "queues" { value = module.metering.queues }
 output "whole_customer_profile_table" { value = module.registration.customer_profile_table }
+output "verify_url" { value = module.registration.verify_url }
 output "rest_api_id" { value = module.registration.rest_api_id }
 output "function_names" {
   value = merge(
     module.events.function_names,
     module.metering.function_names,
     module.registration.function_names,
+    module.notifications.function_names,
   )
 }
 output "role_arns" {
-  value = merge(module.events.role_arns, module.metering.role_arns, module.registration.role_arns)
+  value = merge(
+    module.events.role_arns,
+    module.metering.role_arns,
+    module.registration.role_arns,
+    module.notifications.role_arns,
+  )
 }
 output "role_policies_json" {
   value = merge(
     module.events.role_policies_json,
     module.metering.role_policies_json,
     module.registration.role_policies_json,
+    module.notifications.role_policies_json,
   )
 }
 output "log_group_names" {
@@ -79,15 +92,44 @@ output "log_group_names" {
 }
 """
 #: The stage admits as many requests as it can, so that thousands of generated ones reach the functions.
-_OVERRIDE: Final = """
-module "metering" {
-  deployment_mode = var.deployment_mode
-}
+_OVERRIDE: Final = f"""
+module "events" {{
+  {events_override(REGISTRATION_REGION)}
+}}
 
-module "registration" {
-  providers  = { aws = aws.registration }
-  throttling = { rate_limit = 5000, burst_limit = 5000 }
-}
+module "metering" {{
+  deployment_mode = var.deployment_mode
+}}
+
+module "registration" {{
+  providers  = {{ aws = aws.registration }}
+  throttling = {{ rate_limit = 5000, burst_limit = 5000 }}
+  {REGISTRATION_OVERRIDE}
+}}
+
+module "notifications" {{
+  providers = {{ aws = aws.registration }}
+}}
+
+resource "aws_sesv2_email_identity" "sender" {{
+  provider = aws.registration
+}}
+
+resource "aws_secretsmanager_secret" "pepper" {{
+  provider = aws.registration
+}}
+
+resource "aws_secretsmanager_secret_version" "pepper" {{
+  provider = aws.registration
+}}
+
+resource "aws_secretsmanager_secret" "verification" {{
+  provider = aws.registration
+}}
+
+resource "aws_secretsmanager_secret_version" "verification" {{
+  provider = aws.registration
+}}
 """
 
 
@@ -104,13 +146,15 @@ class Deployed:
     def _variables(self) -> dict[str, str]:
         return {"product_code": PRODUCT, "metering_mode": "live"}
 
-    def apply(self, **variables: str) -> None:
-        """Apply the root module again."""
-        self.terraform.apply(self.root, self._variables | variables, self.cloud.environment)
+    def apply(self, *, refresh: bool = True, **variables: str) -> None:
+        """Apply the root module again; without ``refresh`` the state is taken for what is there."""
+        settings = self._variables | variables
+        self.terraform.apply(self.root, settings, self.cloud.environment, refresh=refresh)
 
-    def plan(self, **variables: str) -> Values:
-        """Return a plan's JSON."""
-        return self.terraform.plan(self.root, self._variables | variables, self.cloud.environment)
+    def plan(self, *, refresh: bool = True, **variables: str) -> Values:
+        """Return a plan's JSON; without ``refresh`` the state is taken for what is there."""
+        settings = self._variables | variables
+        return self.terraform.plan(self.root, settings, self.cloud.environment, refresh=refresh)
 
     def access(self) -> list[dict[str, Any]]:
         """Return every check of a policy that the emulator has made so far."""
@@ -145,13 +189,40 @@ class Afternoon:
     entered: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Every registration token that a buyer's browser got.
     tokens: list[str] = field(default_factory=list)
+    #: Every verification link that was used.
+    links: dict[str, str] = field(default_factory=dict)
+    #: What the notifications tier answered or published on the way, by name.
+    seen: dict[str, Any] = field(default_factory=dict)
     access: list[dict[str, Any]] = field(default_factory=list)
     runs: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def mailbox(self) -> Mailbox:
+        """The notifications tier's side of it."""
+        return Mailbox(self.deployed.cloud, self.deployed.outputs["notifications"])
+
+    def address(self, name: str) -> str:
+        """Return the address that a buyer entered."""
+        return self.entered[name]["email"]
+
+    def confirm(self, name: str) -> None:
+        """Have a buyer use the link in the newest verification mail.
+
+        On a machine that is busy, a run of the sender does not get through, and the next ones send the rest.
+        """
+        wanted = (self.address(name), str(ServiceKind.ADDRESS_VERIFICATION))
+        for _ in range(SLOW_MINUTES):
+            if wanted in self.mailbox.told():
+                break
+            self.stage.cloud.advance(MINUTE)
+        self.links[name] = self.mailbox.last(self.address(name), ServiceKind.ADDRESS_VERIFICATION).link
+        assert self.mailbox.press_button(self.links[name]).status == HTTPStatus.OK
+
     def until(self, at: timedelta) -> None:
-        """Let time pass until ``at`` after noon."""
-        self.stage.cloud.advance_to(NOON + at)
+        """Let time pass until ``at`` after noon, if it is not later already."""
+        if self.stage.cloud.now() < NOON + at:
+            self.stage.cloud.advance_to(NOON + at)
 
     def buy(self, name: str, account: str, *, deliver: bool = True) -> Bought:
         """Buy the product in the morning of the day before; the events arrive now."""
@@ -253,32 +324,128 @@ def play(run: Afternoon) -> None:
     run.write("former", "requests", -4 * HOUR, 3)
 
     run.until(25 * MINUTE)
-    stage.deliver(stage.activate(offered.license_arn))
+    # One confirms before the licence is activated, one after; the second licence's buyer never does.
+    confirm_addresses(run)
+    events = [stage.activate(offered.license_arn)]
+    stage.deliver(events[0])
     assert run.register("leaving") == "registered"
     run.until(35 * MINUTE)
+    run.confirm("leaving")
     run.write("new", "requests", 35 * MINUTE, 6)
     run.write("leaving", "requests", 35 * MINUTE, 2)
     run.until(40 * MINUTE)
     leaving = run.buyers["leaving"]
-    stage.deliver(stage.end_agreement(leaving.agreement_id))
-    stage.deliver(stage.deprovision(leaving.license_arn))
+    events += [
+        stage.end_agreement(leaving.agreement_id),
+        stage.deprovision(leaving.license_arn),
+        *set_to_end(run),
+    ]
+    for envelope in events[1:]:
+        stage.deliver(envelope)
+    billing = bill(run)
     run.until(70 * MINUTE)
+    bounce_and_go_on(run, billing)
     run.write("leaving", "requests", 70 * MINUTE, 3)
     run.until(82 * MINUTE)
     resume()
+    lift_suppression(run, billing)
     run.until(99 * MINUTE)
     run.write("leaving", "requests", 98 * MINUTE, 1)
     run.until(105 * MINUTE)
+    # All of it once more.
+    for envelope in events:
+        stage.deliver(envelope)
+    for event in billing:
+        run.mailbox.queue_billing_event(event)
+        run.mailbox.put_billing_event(event)
     run.write("steady", "requests", -2 * HOUR + 20 * MINUTE, 4)
     run.write("overtaken", "egress_kib", -26 * HOUR + MINUTE, 1, usageAllocations=_allocated(1))
     run.until(2 * HOUR + 25 * MINUTE)
 
+    run.seen["audit"] = run.mailbox.ask("audit", day=f"{NOON:%Y-%m-%d}", limit=1000)["audit"]
     names = {buyer.license_arn: name for name, buyer in run.buyers.items()}
     for account in reconcile(stage, run.seller.written()):
         license_arn, _, dimension, bucket = account.group
         run.accounts[names[license_arn], dimension, bucket] = account
     run.access = run.deployed.access()
     run.runs, run.failures = run.deployed.runs(), run.deployed.runs("failures")
+
+
+def confirm_addresses(run: Afternoon) -> None:
+    """Have two buyers confirm their addresses, after a scanner of mail has looked at the links."""
+    mailbox = run.mailbox
+    steady = mailbox.last(run.address("steady"), ServiceKind.ADDRESS_VERIFICATION).link
+    run.seen["opened"] = mailbox.open_link(steady)
+    run.seen["profile after a look"] = _profile(run, "steady")
+    run.seen["forged"] = mailbox.press_button(steady[:-6] + "A" * 6)
+    run.confirm("steady")
+    run.seen["profile after the button"] = _profile(run, "steady")
+    run.confirm("new")
+    run.seen["pressed again"] = mailbox.press_button(steady)
+    run.seen["profile after the second press"] = _profile(run, "steady")
+
+
+def set_to_end(run: Afternoon) -> list[Mapping[str, Any]]:
+    """Switch one agreement's renewal off and approve another's cancellation request; return the events."""
+    command = run.stage.cloud.marketplace.command
+    amended = command(
+        "amend-agreement",
+        agreement_id=run.buyers["steady"].agreement_id,
+        end_time=(NOON + 300 * 24 * HOUR).isoformat(),
+        auto_renewal=False,
+    )
+    requested = command(
+        "request-cancellation", agreement_id=run.buyers["new"].agreement_id, status="APPROVED"
+    )
+    return [amended["events"][-1], requested["events"][-1]]
+
+
+def bill(run: Afternoon) -> list[dict[str, Any]]:
+    """Have the seller's billing tell of failed payments, on both ways; return its events."""
+    at = NOON + 40 * MINUTE
+    events = [
+        billing_event(run.buyers["steady"], at, "billing-1", status=("active", "past_due")),
+        billing_event(run.buyers["second licence"], at, "billing-2", status=("active", "past_due")),
+        billing_event(run.buyers["new"], at, "billing-3", status=("active", "unpaid")),
+    ]
+    for event in events[:2]:
+        run.mailbox.queue_billing_event(event)
+    run.mailbox.put_billing_event(events[2])
+    return events
+
+
+def bounce_and_go_on(run: Afternoon, billing: list[dict[str, Any]]) -> None:
+    """Let the mail of the failed payment bounce, twice reported, and the payment come in after all."""
+    mailbox = run.mailbox
+    failed = mailbox.last(run.address("steady"), Kind.PAYMENT_FAILED)
+    published = mailbox.bounce(failed, NOON + 70 * MINUTE)
+    run.stage.cloud.settle()
+    mailbox.publish(published)
+    run.stage.cloud.settle()
+    run.seen["bounced"] = failed
+    run.seen["suppressed"] = mailbox.ask("suppressions")["suppressions"]
+    at = NOON + 70 * MINUTE
+    billing.append(billing_event(run.buyers["steady"], at, "billing-4", status=("past_due", "active")))
+    mailbox.queue_billing_event(billing[-1])
+
+
+def lift_suppression(run: Afternoon, billing: list[dict[str, Any]]) -> None:
+    """Have an administrator lift the suppression, and the billing tell of a dispute."""
+    mailbox = run.mailbox
+    run.seen["told while suppressed"] = mailbox.told()
+    (suppression,) = run.seen["suppressed"]
+    wanted = {name: suppression[name] for name in ("recipientId", "addressDigest")}
+    run.seen["refused"] = mailbox.ask("clear-suppression", **wanted, reason="because")
+    run.seen["cleared"] = mailbox.ask("clear-suppression", **wanted, reason="address_corrected")
+    run.seen["still suppressed"] = mailbox.ask("suppressions")["suppressions"]
+    at = NOON + 82 * MINUTE
+    billing.append(billing_event(run.buyers["steady"], at, "billing-5", hold=("none", "dispute_open")))
+    mailbox.queue_billing_event(billing[-1])
+
+
+def _profile(run: Afternoon, name: str) -> Mapping[str, Any]:
+    (row,) = (row for row in run.stage.profiles() if row["licenseArn"] == run.buyers[name].license_arn)
+    return row
 
 
 def _pause_submission(deployed: Deployed) -> Callable[[], None]:
@@ -307,7 +474,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """``examples/registration``, live, applied to a cloud that enforces the functions' roles."""
     terraform = Terraform(tmp_path_factory.mktemp("terraform-config"))
     root = copy_repository(tmp_path_factory.mktemp("checkout")) / "examples" / "registration"
-    (root / "beside.tf").write_text(_BESIDE)
+    (root / "beside.tf").write_text(_BESIDE + TIER)
     (root / "mode_override.tf").write_text(_OVERRIDE)
     terraform.init(root)
     with LocalCloud(start_at=DEPLOYED, enforce_roles=True) as cloud:
@@ -318,6 +485,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         outputs = {name: output["value"] for name, output in shown.items()}
         for name in ("usage_table", "customer_profile_table"):
             outputs[name] = outputs.pop(f"whole_{name}")
+        Mailbox(cloud, outputs["notifications"]).open()
         yield Deployed(cloud, terraform, root, outputs)
 
 

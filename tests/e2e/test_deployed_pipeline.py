@@ -24,10 +24,10 @@ from sandbox.simulation.stage import WorldStage
 from sandbox.simulation.trace import read_trace
 from sandbox.simulation.troubles import Plan, plant_all
 from sandbox.simulation.world import LEDGER, PARKED, PRODUCT_CODE, SUBSCRIBERS, USAGE, AwsCall, World
+from tests.privileges.permissions import Call, Grant, calls_of, grants_of, not_allowed, unused
 from tests.terraform.test_state_safety import differing, made
 
 from .conftest import Afternoon, Deployed
-from .permissions import Call, Grant, calls_of, grants_of, not_allowed, unused
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow, pytest.mark.xdist_group("local-cloud")]
 
@@ -40,8 +40,18 @@ PIPELINE: Final = {
     "submitter",
     "subscription",
 }
+NOTIFICATIONS: Final = {
+    "notification-admin",
+    "notification-contacts",
+    "notification-feedback",
+    "notification-intake",
+    "notification-maintenance",
+    "notification-sender",
+    "subscriber-forwarder",
+    "verify",
+}
 #: The page function calls nothing.
-CALLERS: Final = PIPELINE | {"register"}
+CALLERS: Final = PIPELINE | NOTIFICATIONS | {"register"}
 FUNCTIONS: Final = CALLERS | {"page"}
 
 #: Who calls what of AWS Marketplace.
@@ -82,20 +92,44 @@ GROUPS: Final[Mapping[tuple[str, str, str], tuple[int, int, dict[str, int], str 
     ("leaving", "requests", "2026-03-10T13"): (4, 3, {"AfterFinalFlush": 1}, "Success"),
 }
 
-_POLLED = "on AWS the event source mapping reads the queue under the role; the emulator's needs none"
+_POLLED = "on AWS the event source mapping reads its source under the role; the emulator's needs none"
 _LOGGED = "on AWS the runtime writes the log under the role; the emulator writes it itself"
+_NOTHING_TO_MEND = "only for claims of a run that died, for what failed, and for old feedback"
 
 #: What no call of either run needed, and why it is allowed all the same.
 UNUSED: Final[Mapping[str, str]] = {
     **{
         f"{function} Consume sqs:{action}": _POLLED
-        for function in ("aggregator", "cleanup", "subscription")
+        for function in (
+            "aggregator",
+            "cleanup",
+            "notification-feedback",
+            "notification-intake",
+            "subscription",
+        )
         for action in ("DeleteMessage", "GetQueueAttributes", "ReceiveMessage")
+    },
+    **{
+        f"{function} ConsumeStream dynamodb:{action}": _POLLED
+        for function in ("notification-contacts", "subscriber-forwarder")
+        for action in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
+    },
+    **{
+        f"{function} GiveUp sqs:SendMessage": _POLLED
+        for function in ("notification-contacts", "subscriber-forwarder")
     },
     **{
         f"{function} Logs logs:{action}": _LOGGED
         for function in FUNCTIONS
         for action in ("CreateLogStream", "PutLogEvents")
+    },
+    **{
+        f"notification-admin Notifications dynamodb:{action}": "only to purge old feedback"
+        for action in ("ConditionCheckItem", "DeleteItem")
+    },
+    **{
+        f"notification-maintenance Notifications dynamodb:{action}": _NOTHING_TO_MEND
+        for action in ("ConditionCheckItem", "DeleteItem", "GetItem", "PutItem", "Query")
     },
     "cleanup Dispatch sqs:SendMessage": "only when rows were folded anew while their cleanup was on its way",
     "submitter Dispatch sqs:SendMessage": "only when allocations change while their record's outcome is open",
@@ -243,7 +277,12 @@ def grants(deployed: Deployed) -> list[Grant]:
 def deployed_calls(afternoon: Afternoon) -> set[Call]:
     """What the deployed functions asked of AWS, as the emulator saw it, and of the fake Marketplace."""
     calls = {
-        Call(afternoon.deployed.function_of(entry["principal"]), entry["action"], entry["resource"])
+        Call(
+            afternoon.deployed.function_of(entry["principal"]),
+            entry["action"],
+            entry["resource"],
+            tuple((name, value) for name, value in entry["keys"]),
+        )
         for entry in afternoon.access
     }
     requests = afternoon.stage.cloud.marketplace.query("requests")
@@ -367,14 +406,15 @@ def _sorted(items: Any) -> list[str]:
 def test_switching_to_direct_submit_and_back_keeps_both_tables_and_goes_on_billing(
     afternoon: Afternoon, tables: dict[str, Any]
 ) -> None:
+    # The plan before this found the state to be what is there; only this test changes the resources.
     deployed = afternoon.deployed
-    planned = made(deployed.plan(deployment_mode="direct-submit"))
+    planned = made(deployed.plan(deployment_mode="direct-submit", refresh=False))
     assert [address for address in planned if "aws_dynamodb_table" in address] == []
     assert {tuple(what) for what in planned.values()} == {("delete",), ("update",)}
 
-    deployed.apply(deployment_mode="direct-submit")
+    deployed.apply(deployment_mode="direct-submit", refresh=False)
     assert _tables(afternoon) == tables
-    deployed.apply(deployment_mode="full")
+    deployed.apply(deployment_mode="full", refresh=False)
     assert _tables(afternoon) == tables
 
     afternoon.write("new", "requests", timedelta(hours=1, minutes=50), 8)
