@@ -1,48 +1,73 @@
 """What a deployment costs a month, from counted operations: ``python -m sandbox.costs write``, or ``check``.
 
-A simulated day of the real functions is counted request by request, as AWS bills it; a month is thirty such
-days. Counts for more licences than a simulation can play follow from two played days: every figure is a fixed
-part, which an empty deployment has too, and a part for each licence. Prices are list prices, in this file.
+A simulated hour of the real functions is counted request by request, as AWS bills it, with as many licences
+as the document shows; a day is 24 such hours (a test plays a whole one), a month thirty days. Registrations
+are counted one by one. Prices are list prices, in this file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import hcl2
 
+from awsmp.composition_page import PageRuntime, PageSettings
+from awsmp.composition_registration import Runtime, Settings
+from awsmp.handlers import page, register
+from sandbox.fake_marketplace import FakeMarketplace, InProcessMarketplaceClient
+from sandbox.memory_aws import ManualClock, MemoryDynamoDB
 from sandbox.memory_aws.client import Meter
 from sandbox.module_docs import replace_section
+from sandbox.registration_server import (
+    FIELDS,
+    PROFILE_TABLE,
+    REGION,
+    SUBSCRIBERS_TABLE,
+    SeenRequest,
+    content_security_policy,
+    page_configuration,
+    page_values,
+    proxy_event,
+)
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import WorldStage
-from sandbox.simulation.world import LEDGER, PRODUCT_CODE, USAGE, AwsCall, World
+from sandbox.simulation.world import LEDGER, PRODUCT_CODE, USAGE, AwsCall, Recorder, World
+from sandbox.tables import customer_profile_table, subscribers_table
 from sandbox.terraform import REPOSITORY
 
 DOCUMENT: Final = REPOSITORY / "docs" / "costs.md"
 
-#: Day that is played: no month end in or near it.
+#: Day that is played, whole or its first hours: no month end in or near it.
 START: Final = datetime(2026, 9, 14, tzinfo=UTC)
 #: Played before the counting begins, so that the first counted hour finds the hour before it to add up.
 WARM_UP: Final = timedelta(hours=4)
-DAY: Final = timedelta(hours=24)
+HOUR: Final = timedelta(hours=1)
+HOURS_A_DAY: Final = 24
 DAYS_A_MONTH: Final = 30
 
 #: A licence writes one dimension, a row every five minutes, around the clock.
 MINUTES_BETWEEN_ROWS: Final = 5
 ROWS_AN_HOUR: Final = 60 // MINUTES_BETWEEN_ROWS
 
-#: Licence counts of the document, and the counts that are played to know them.
+#: Licence counts of the document.
 SHOWN: Final = (1, 100, 10_000)
-PLAYED: Final = (1, 50, 100)
+
+#: Buyers who register when a registration is counted: more than one, so that none is special.
+REGISTERED: Final = 10
+
+#: Alarms of what the counted month has switched off: forwarding to notifications, verified addresses.
+SWITCHED_OFF: Final = ("subscriber-forwarder-", "address-verification-", "verify-")
 
 #: DynamoDB bills writes by 1 KiB and reads by 4 KiB of an item, or of all items of a query's page.
 WRITE_UNIT_BYTES: Final = 1024
@@ -61,6 +86,8 @@ SECONDS_A_RUN: Final = Decimal("0.03")
 LOG_BYTES_A_RUN: Final = 350
 LOG_BYTES_A_LINE: Final = 250
 METRIC_LINE_BYTES: Final = 420
+#: A line of API Gateway's access log.
+ACCESS_LOG_BYTES: Final = 500
 
 #: Months that raw rows and records are kept when the storage is counted: one year.
 MONTHS_KEPT: Final = 12
@@ -94,6 +121,14 @@ PRICES: Final[Mapping[str, Price]] = {
     ),
 }
 
+#: What the registration tier needs beside the services above.
+REGISTRATION_PRICES: Final[Mapping[str, Price]] = {
+    "api_requests": Price("API Gateway REST API", Decimal("3.50"), 1_000_000, "requests"),
+    "inspected": Price("AWS WAF requests", Decimal("0.60"), 1_000_000, "requests"),
+    "web_acls": Price("AWS WAF web ACL", Decimal("5.00"), 1, "web ACLs"),
+    "rules": Price("AWS WAF rules and rule groups", Decimal("1.00"), 1, "rules"),
+}
+
 #: Memory of each function, in MiB, as the modules set it by default.
 MEMORY_MIB: Final[Mapping[str, int]] = {
     "aggregator": 512,
@@ -103,6 +138,8 @@ MEMORY_MIB: Final[Mapping[str, int]] = {
     "submitter": 1024,
     "subscription": 256,
     "deprovision_cleanup": 256,
+    "page": 512,
+    "register": 512,
 }
 
 
@@ -157,8 +194,19 @@ class Operations:
     metrics: Decimal
     stored_bytes: Decimal
 
+    def times(self, factor: int) -> Operations:
+        """Return so many times as much; which metrics there are stays the same."""
+
+        def many(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: number * factor for key, number in value.items()}
+            return value * factor
+
+        values = {each.name: many(getattr(self, each.name)) for each in fields(self)}
+        return Operations(**{**values, "metrics": self.metrics})
+
     def month(self, fixed: Mapping[str, int]) -> dict[str, Decimal]:
-        """Return the quantities of ``PRICES`` for a month; ``fixed`` are those that the modules make."""
+        """Return the quantities of ``PRICES`` for thirty such days; ``fixed`` is what the modules make."""
         seconds = {
             function: runs * SECONDS_A_RUN + self.calls.get(function, Decimal(0)) * SECONDS_A_CALL
             for function, runs in self.runs.items()
@@ -194,11 +242,48 @@ class CountedWorld(World):
         return super().invoke(function, event, region=region)
 
 
-def count_day(licenses: int) -> Operations:
-    """Play a day with ``licenses`` licences, one dimension each, and return what it did.
+def count_hour(licenses: int) -> Operations:
+    """Play an hour with ``licenses`` licences, one dimension each, and return what it did.
 
-    Raises RuntimeError when the day did not bill what it should have: its counts would be worth nothing.
+    The hour before it is played for its rows, which is all that the counted hour works on: what writing rows
+    costs is counted there. An idle hour comes first, because the first run writes what is written once.
+    Raises RuntimeError when the hour did not bill what it should have: its counts would be worth nothing.
     """
+    world, buyers = _deployed(licenses)
+    tally = _Tally(world)
+    world.run_until(START + HOUR)
+    before = tally.read()
+    _play(world, buyers, START + HOUR, START + 2 * HOUR)
+    written = tally.read()
+    honoured = len(world.marketplace.honoured())
+    world.run_until(START + 3 * HOUR)
+    billed = len(world.marketplace.honoured()) - honoured
+    if (honoured, billed) != (0, licenses):
+        raise RuntimeError(f"{licenses} hours of usage were written; {honoured + billed} were billed")
+    rows, done = _difference(before, written, groups=0), _difference(written, tally.read(), groups=billed)
+    return replace(
+        done,
+        rows=rows.rows,
+        writer_units=rows.writer_units,
+        stored_bytes=rows.stored_bytes + done.stored_bytes,
+    )
+
+
+def count_day(licenses: int) -> Operations:
+    """Play a whole day, its hours all writing and billing, and return what it did; see ``count_hour``."""
+    world, buyers = _deployed(licenses)
+    tally = _Tally(world)
+    _play(world, buyers, START, START + WARM_UP)
+    before = tally.read()
+    honoured = len(world.marketplace.honoured())
+    _play(world, buyers, START + WARM_UP, START + WARM_UP + HOURS_A_DAY * HOUR)
+    billed = len(world.marketplace.honoured()) - honoured
+    if billed != licenses * HOURS_A_DAY:
+        raise RuntimeError(f"a day has {licenses * HOURS_A_DAY} hours of usage; {billed} were billed")
+    return _difference(before, tally.read(), groups=billed)
+
+
+def _deployed(licenses: int) -> tuple[CountedWorld, list[Buyer]]:
     world = CountedWorld(START)
     stage = WorldStage(world)
     world.marketplace.create_product(PRODUCT_CODE, ["requests"])
@@ -209,17 +294,8 @@ def count_day(licenses: int) -> Operations:
         buyers.append(Buyer(str(number), bought.license_arn, account, bought.agreement_id, bought.events))
         for envelope in bought.events:
             stage.deliver(envelope)
-    tally = _Tally(world)
-    _play(world, buyers, START, START + WARM_UP)
-    before = tally.read()
-    honoured = len(world.marketplace.honoured())
-    _play(world, buyers, START + WARM_UP, START + WARM_UP + DAY)
-    billed = len(world.marketplace.honoured()) - honoured
-    if billed != licenses * 24:
-        raise RuntimeError(
-            f"a day of {licenses} licences has {licenses * 24} hours of usage; {billed} were billed"
-        )
-    return _difference(before, tally.read(), groups=billed)
+    world.pump()
+    return world, buyers
 
 
 def _play(world: World, buyers: Iterable[Buyer], begin: datetime, end: datetime) -> None:
@@ -264,13 +340,6 @@ class _Tally:
     def read(self) -> Operations:
         """Return all counts so far."""
         world, recorder = self._world, self._world.recorder
-        emitted = sum(
-            number * (1 if reason is None else 2) for (_, reason), number in recorder.metrics.items()
-        )
-        lines = sum(
-            len(message) + len(json.dumps(fields, default=str)) + LOG_BYTES_A_LINE
-            for _, message, fields in recorder.lines
-        )
         functions: Counter[str] = Counter()
         for (function, _, _), number in self._calls.items():
             functions[function] += number
@@ -296,12 +365,20 @@ class _Tally:
             write_units=self._meter.units("write") + self._without_item["write"],
             read_units=self._meter.units("read") + self._without_item["read"],
             queue_requests=Decimal(sent + 2 * batches),
-            log_bytes=Decimal(
-                lines + emitted * METRIC_LINE_BYTES + sum(world.runs.values()) * LOG_BYTES_A_RUN
-            ),
+            log_bytes=Decimal(_logged(recorder) + sum(world.runs.values()) * LOG_BYTES_A_RUN),
             metrics=Decimal(len(names)),
             stored_bytes=Decimal(sum(items)),
         )
+
+
+def _logged(recorder: Recorder) -> int:
+    """Return the bytes of a recorder's own lines; a metric with a reason is written as two."""
+    emitted = sum(number * (1 if reason is None else 2) for (_, reason), number in recorder.metrics.items())
+    lines = sum(
+        len(message) + len(json.dumps(fields, default=str)) + LOG_BYTES_A_LINE
+        for _, message, fields in recorder.lines
+    )
+    return lines + emitted * METRIC_LINE_BYTES
 
 
 _SINGLE_ITEM_CALLS: Final = {"GetItem": "read", "PutItem": "write", "UpdateItem": "write"}
@@ -320,31 +397,149 @@ def _difference(before: Operations, after: Operations, *, groups: int) -> Operat
     return Operations(**{**values, "groups": Decimal(groups), "metrics": after.metrics})
 
 
-def extrapolate(low: Operations, high: Operations, licenses: int, *, played: tuple[int, int]) -> Operations:
-    """Return the day of ``licenses`` licences on the line through two played days of ``played`` licences."""
-    factor = Decimal(licenses - played[0]) / (played[1] - played[0])
+def count_registration(buyers: int = REGISTERED) -> dict[str, Decimal]:
+    """Have buyers register and return what one registration asks of each service.
 
-    def line(first: Any, second: Any) -> Any:
-        if isinstance(second, Mapping):
-            return {key: line(first.get(key, Decimal(0)), second[key]) for key in second}
-        return first + (second - first) * factor
-
-    return Operations(
-        **{f.name: line(getattr(low, f.name), getattr(high, f.name)) for f in fields(Operations)}
+    A browser posts the token, is sent to the page, loads what the page names and posts the form. Raises
+    RuntimeError when an answer is another than a buyer should get.
+    """
+    clock = ManualClock(START)
+    marketplace = FakeMarketplace(clock)
+    marketplace.create_product(PRODUCT_CODE, ["requests"])
+    backend, meter, recorder = MemoryDynamoDB(clock), BillingMeter(), Recorder()
+    backend.client().create_table(**customer_profile_table(PROFILE_TABLE))
+    backend.client().create_table(**subscribers_table(SUBSCRIBERS_TABLE))
+    client: Any = backend.client(meter=meter)
+    runtime = Runtime(
+        settings=Settings(
+            product_code=PRODUCT_CODE,
+            region=REGION,
+            customer_profile_table=PROFILE_TABLE,
+            subscribers_table=SUBSCRIBERS_TABLE,
+            registration_fields=json.dumps(FIELDS),
+        ),
+        clock=clock,
+        telemetry=recorder,
+        dynamodb=client,
+        subscribers_dynamodb=client,
+        marketplace=InProcessMarketplaceClient(marketplace, region=REGION),
     )
+    values = json.dumps(page_values(page_configuration()))
+    page_runtime = PageRuntime(
+        PageSettings(PRODUCT_CODE, "sandbox", values, content_security_policy()), recorder
+    )
+    runs: Counter[str] = Counter()
+
+    def ask(method: str, path: str, content_type: str = "", body: bytes = b"", *, expected: int = 200) -> str:
+        headers = {"Content-Type": content_type} if content_type else {}
+        event = proxy_event(SeenRequest(method, f"/v1{path}", headers, body), "v1")
+        if event is None:
+            raise RuntimeError(f"no method takes {method} {path}")
+        function = "register" if path == "/register" else "page"
+        runs[function] += 1
+        answer = (
+            register.run(event, None, runtime)
+            if function == "register"
+            else page.run(event, None, page_runtime)
+        )
+        if answer["statusCode"] != expected:
+            raise RuntimeError(f"{method} {path} was answered with {answer['statusCode']}, not {expected}")
+        return str(answer["body"])
+
+    for number in range(buyers):
+        agreement, _ = marketplace.create_agreement(PRODUCT_CODE, f"5555{number:08d}")
+        grant = marketplace.create_license(agreement.agreement_id)
+        marketplace.activate_license(grant.arn)
+        token = marketplace.mint_token(grant.arn)
+        form = urlencode({"x-amzn-marketplace-token": token}).encode()
+        ask("POST", "/fulfillment", "application/x-www-form-urlencoded", form, expected=303)
+        html = ask("GET", "/")
+        for asset in sorted(set(re.findall(r'(?:href|src)="(assets/[^"]+)"', html))):
+            ask("GET", f"/{asset}")
+        answers = {
+            "email": f"buyer{number}@example.com",
+            "name": "A Buyer",
+            "plan": "standard",
+            "terms": True,
+        }
+        document = {"token": token, "offerType": None, "fields": answers}
+        ask("POST", "/register", "application/json", json.dumps(document).encode())
+    requests = sum(runs.values())
+    calls = sum(meter.requests.values())
+    seconds = {
+        "page": runs["page"] * SECONDS_A_RUN,
+        # Beside the tables, one call resolves the token.
+        "register": runs["register"] * (SECONDS_A_RUN + SECONDS_A_METERING_CALL) + calls * SECONDS_A_CALL,
+    }
+    gb_seconds = sum((value * MEMORY_MIB[name] / 1024 for name, value in seconds.items()), Decimal(0))
+    stored = sum(
+        record.size + 100
+        for table in (PROFILE_TABLE, SUBSCRIBERS_TABLE)
+        for _, record in backend.tables[table].records()
+    )
+    totals = {
+        "api_requests": Decimal(requests),
+        "inspected": Decimal(requests),
+        "runs": Decimal(requests),
+        "gb_seconds": gb_seconds,
+        "write_units": meter.units("write"),
+        "read_units": meter.units("read") + _found_nothing(meter),
+        "stored_gb": Decimal(stored) / 10**9,
+        "log_gb": Decimal(_logged(recorder) + requests * (LOG_BYTES_A_RUN + ACCESS_LOG_BYTES)) / 10**9,
+    }
+    metrics = {(metric, None) for metric, _ in recorder.metrics} | set(recorder.metrics)
+    return {**{name: total / buyers for name, total in totals.items()}, "metrics": Decimal(len(metrics))}
 
 
-def made_by_modules(root: Path = REPOSITORY) -> dict[str, int]:
-    """Return how many alarms and dashboards the events and metering modules make."""
+def _found_nothing(meter: BillingMeter) -> Decimal:
+    """Return the units of reads by key that found no item: no bytes were read, one unit is billed."""
+    found = sum(number for label, number in meter.read.units.items() if "/" not in label)
+    return Decimal(meter.requests["GetItem"] - found)
+
+
+def registration_month(
+    one: Mapping[str, Decimal], licenses: int, fixed: Mapping[str, int]
+) -> dict[str, Decimal]:
+    """Return the quantities of a month in which each of ``licenses`` licences is registered once."""
+    each = {name: value * licenses for name, value in one.items() if name != "metrics"}
+    # What lies there after a year of such months.
+    each["stored_gb"] *= MONTHS_KEPT
+    return {**each, "metrics": one["metrics"], **{name: Decimal(value) for name, value in fixed.items()}}
+
+
+def made_by_modules(
+    modules: Iterable[str] = ("events", "metering"), root: Path = REPOSITORY
+) -> dict[str, int]:
+    """Return how many alarms and dashboards modules make, what the counted month has switched off apart."""
     made = {"alarms": 0, "dashboards": 0}
-    for module in ("events", "metering"):
+    for module in modules:
         for path in sorted((root / "modules" / module).glob("*.tf")):
-            with path.open(encoding="utf-8") as file:
-                content = hcl2.load(file)
+            content = _parsed(path)
             for block in content.get("locals", []):
-                made["alarms"] += len(block.get("alarm_keys", []))
+                names = [str(name).strip('"') for name in block.get("alarm_keys", [])]
+                made["alarms"] += sum(not name.startswith(SWITCHED_OFF) for name in names)
             made["dashboards"] += sum('"create_dashboard"' in block for block in content.get("variable", []))
     return made
+
+
+def made_by_registration(root: Path = REPOSITORY) -> dict[str, int]:
+    """Return what the registration module makes that is paid for by the month."""
+    acls = [
+        body
+        for block in _parsed(root / "modules" / "registration" / "waf.tf")["resource"]
+        for kind, named in block.items()
+        if kind.strip('"') == "aws_wafv2_web_acl"
+        for name, body in named.items()
+        if not name.startswith("__")
+    ]
+    rules = sum(len(body["rule"]) for body in acls)
+    return {**made_by_modules(["registration"], root), "web_acls": len(acls), "rules": rules}
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    with path.open(encoding="utf-8") as file:
+        content: dict[str, Any] = hcl2.load(file)
+    return content
 
 
 def dollars(quantities: Mapping[str, Decimal]) -> dict[str, Decimal]:
@@ -367,6 +562,54 @@ def operations_section(months: Mapping[int, Mapping[str, Decimal]]) -> str:
     return _table(["a month", *(_licenses(n) for n in months), "unit"], rows)
 
 
+def registration_operations_section(
+    one: Mapping[str, Decimal], months: Mapping[int, Mapping[str, Decimal]]
+) -> str:
+    """Return the table of what registrations ask for: one, and those of a month."""
+    rows = [
+        [
+            price.what,
+            _number(one[name]) if name in one and name not in {"metrics", "stored_gb"} else "",
+            *(_number(month[name]) for month in months.values()),
+            price.unit,
+        ]
+        for name, price in _registration_prices().items()
+    ]
+    columns = ["a month", "a registration", *(_licenses(n) for n in months), "unit"]
+    return _table(columns, rows)
+
+
+def registration_bill_section(one: Mapping[str, Decimal], months: Mapping[int, Mapping[str, Decimal]]) -> str:
+    """Return the table of what registrations cost."""
+    prices = _registration_prices()
+
+    def cost(name: str, quantity: Decimal) -> Decimal:
+        return quantity * prices[name].dollars / prices[name].per
+
+    rows = [
+        [price.what, *(f"${cost(name, month[name]):,.2f}" for month in months.values())]
+        for name, price in prices.items()
+    ]
+    totals = [sum((cost(name, month[name]) for name in prices), Decimal(0)) for month in months.values()]
+    rows.append(["**Sum**", *(f"**${total:,.2f}**" for total in totals)])
+    by_the_piece = sum(
+        (cost(name, one[name]) for name in one if name not in {"metrics", "stored_gb"}), Decimal(0)
+    )
+    rows.append(["of it for each registration", *[f"${by_the_piece:,.6f}"] * len(months)])
+    return _table(["US dollars a month", *(_licenses(n) for n in months)], rows)
+
+
+def _registration_prices() -> dict[str, Price]:
+    shared = ("write_units", "read_units", "stored_gb", "runs", "gb_seconds", "log_gb")
+    monthly = ("metrics", "alarms", "dashboards")
+    return {
+        **{name: REGISTRATION_PRICES[name] for name in ("api_requests", "inspected")},
+        **{name: PRICES[name] for name in shared},
+        **{name: REGISTRATION_PRICES[name] for name in ("web_acls", "rules")},
+        **{name: PRICES[name] for name in monthly},
+    }
+
+
 def prices_section() -> str:
     """Return the table of prices."""
     rows = [
@@ -375,7 +618,7 @@ def prices_section() -> str:
             f"${price.dollars}",
             f"{price.per:,} {price.unit if price.per > 1 else price.unit.removesuffix('s')}",
         ]
-        for price in PRICES.values()
+        for price in [*PRICES.values(), *REGISTRATION_PRICES.values()]
     ]
     return _table(["price", "US dollars", "for"], rows)
 
@@ -439,27 +682,31 @@ def month_of(day: Operations, fixed: Mapping[str, int]) -> dict[str, Decimal]:
     }
 
 
-def months_shown() -> dict[int, dict[str, Decimal]]:
-    """Play what has to be played and return the months of the document, by licences."""
-    days = {licenses: count_day(licenses) for licenses in PLAYED}
-    low, high = PLAYED[-2:]
+def months_shown(shown: Iterable[int] = SHOWN) -> dict[int, dict[str, Decimal]]:
+    """Play an hour of each number of licences and return the months of the document."""
     fixed = made_by_modules()
+    return {licenses: month_of(count_hour(licenses).times(HOURS_A_DAY), fixed) for licenses in shown}
+
+
+def registration_sections() -> dict[str, str]:
+    """Count a registration and return the tables about it, by name."""
+    one, fixed = count_registration(), made_by_registration()
+    months = {licenses: registration_month(one, licenses, fixed) for licenses in SHOWN}
     return {
-        licenses: month_of(
-            days.get(licenses) or extrapolate(days[low], days[high], licenses, played=(low, high)), fixed
-        )
-        for licenses in SHOWN
+        "registration operations": registration_operations_section(one, months),
+        "registration bill": registration_bill_section(one, months),
     }
 
 
 def render(text: str, months: Mapping[int, Mapping[str, Decimal]]) -> str:
     """Return the document with its tables renewed; raises DocsError where a marker is missing."""
-    sections = (
-        ("operations", operations_section(months)),
-        ("prices", prices_section()),
-        ("bill", bill_section(months)),
-    )
-    for name, body in sections:
+    sections = {
+        "operations": operations_section(months),
+        "prices": prices_section(),
+        "bill": bill_section(months),
+        **registration_sections(),
+    }
+    for name, body in sections.items():
         text = replace_section(text, name, body)
     return text
 
@@ -469,10 +716,12 @@ def _licenses(number: int) -> str:
 
 
 def _number(value: Decimal) -> str:
-    """Return a number to about four digits: no decimals from a hundred on, more below."""
+    """Return a number to about four digits: no decimals from a hundred on, two digits of a tiny one."""
     if value >= 100 or value == value.to_integral_value():
         return f"{value:,.0f}"
-    return f"{value:.2f}" if value >= 1 else f"{value:.4f}"
+    if value >= 1:
+        return f"{value:.2f}"
+    return f"{value:.4f}" if value >= Decimal("0.001") else f"{Decimal(f'{value:.2g}'):f}"
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> str:

@@ -1,7 +1,8 @@
 """Generate the tables of the public modules' READMEs: ``python -m sandbox.module_docs write``, or ``check``.
 
 Inputs and outputs come from the HCL, permissions from a deployment against mocks, which is the only place
-where a role's policy is known without an account. What lies outside the markers is written by hand.
+where a role's policy is known without an account. What lies outside the markers is written by hand. The same
+policies are written down for the tests, which hold every call of a function against its role.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import hcl2
 
 from sandbox.terraform import REPOSITORY, Terraform, TerraformError, copy_repository
 
-MODULES: Final = ("events", "metering", "registration")
+MODULES: Final = ("events", "metering", "notifications", "registration")
 TEST_FILE: Final = "deployment_unit_test.tftest.hcl"
+ROLES_FILE: Final = REPOSITORY / "tests" / "privileges" / "roles.json"
 
 #: Statements that not every deployment has, by module and statement id ("" = any module): when there is one.
 CONDITIONS: Final[Mapping[tuple[str, str], str]] = {
@@ -32,6 +34,12 @@ CONDITIONS: Final[Mapping[tuple[str, str], str]] = {
     ("events", "ForwardEvents"): "with `forward_event_buses`",
     ("metering", "Dispatch"): 'with `deployment_mode = "full"`',
     ("metering", "Meter"): 'with `metering_mode = "live"`',
+    ("notifications", "CustomerProfilesKey"): "when a customer profile table has a key of yours",
+    ("notifications", "PendingVerifications"): "where a table has a `verify_url`",
+    ("notifications", "PendingVerificationsKey"): "where such a table has a key of yours",
+    ("notifications", "SecretsKey"): "when a secret has a key of yours",
+    ("notifications", "Send"): 'with `transport.type = "ses"`',
+    ("registration", "VerificationSecretKey"): "when the secret has a key of yours",
 }
 
 Policies = Mapping[str, Mapping[str, str]]
@@ -123,7 +131,7 @@ def iam_section(module: str, policies: Policies) -> str:
             row = (
                 _code(sid),
                 ", ".join(map(_code, actions)),
-                ", ".join(sorted(resources)),
+                ", ".join(sorted(resources)) + "".join(sorted({_restriction(each) for each in present})),
                 "always" if always else _condition(module, function, sid),
             )
             holders.setdefault(row, []).append(function)
@@ -136,6 +144,30 @@ def iam_section(module: str, policies: Policies) -> str:
         if function in held and not (everybody and held == functions)
     ]
     return _table(["role", "statement", "actions", "on", "when"], [*shared, *own])
+
+
+def roles_document(policies: Mapping[str, Policies]) -> str:
+    """Return the statements of every role as JSON, by module, kind of deployment and function.
+
+    A deployment that gives its functions what an earlier one of the module gives them is left out.
+    """
+    document: dict[str, dict[str, dict[str, list[Mapping[str, Any]]]]] = {}
+    for module, runs in policies.items():
+        kept = document.setdefault(module, {})
+        for run, functions in runs.items():
+            statements = {name: list(_statements(functions[name]).values()) for name in sorted(functions)}
+            if statements not in kept.values():
+                kept[run] = statements
+    return _json(document, "") + "\n"
+
+
+def _json(value: Any, margin: str) -> str:
+    """Return objects over several lines and lists one entry a line, for the sake of diffs."""
+    deeper = f"{margin}  "
+    if isinstance(value, Mapping):
+        lines = [f"{deeper}{json.dumps(name)}: {_json(item, deeper)}" for name, item in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+    return "[\n" + ",\n".join(f"{deeper}{json.dumps(item)}" for item in value) + f"\n{margin}]"
 
 
 def render(module: str, policies: Policies, root: Path = REPOSITORY) -> str:
@@ -263,8 +295,24 @@ def _thing(arn: str) -> str:
     if service == "sqs":
         return f"queue `{name}`"
     if service == "events":
-        return "the buses given"
-    return _code(name.replace("table/awsmp-", "table/"))
+        return "its own bus" if name.startswith("event-bus/awsmp-") else "the buses given"
+    if service in ("secretsmanager", "ses"):
+        return {"secret": "the secrets given", "identity": "the identity given"}.get(
+            re.split("[:/]", name)[0], "its own configuration set"
+        )
+    table, _, stream = re.sub(r"^table/awsmp-(?:\w+-(?=customer-profile))?", "table/", name).partition(
+        "/stream/"
+    )
+    return f"the stream of {_code(table)}" if stream else _code(table)
+
+
+def _restriction(statement: Mapping[str, Any]) -> str:
+    """Return the conditions of a statement in words; a value is named where it is ours, not the caller's."""
+    return "".join(
+        f", only with {_code(key)}" + (f" {_code(value)}" if value.startswith("awsmp.") else "")
+        for values in statement.get("Condition", {}).values()
+        for key, value in sorted(values.items())
+    )
 
 
 def _code(text: str) -> str:
@@ -277,15 +325,18 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the READMEs, or tell which are out of date (1)."""
+    """Write the READMEs and the roles, or tell which are out of date (1)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=["write", "check"])
     options = parser.parse_args(arguments)
     stale = []
-    for module, policies in deployed_policies(MODULES).items():
-        path = REPOSITORY / "modules" / module / "README.md"
-        text = render(module, policies)
-        if text == path.read_text(encoding="utf-8"):
+    deployed = deployed_policies(MODULES)
+    texts = {
+        REPOSITORY / "modules" / module / "README.md": render(module, deployed[module]) for module in deployed
+    }
+    texts[ROLES_FILE] = roles_document(deployed)
+    for path, text in texts.items():
+        if path.exists() and text == path.read_text(encoding="utf-8"):
             continue
         stale.append(path)
         if options.action == "write":

@@ -8,6 +8,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.privileges.judging import module_roles
+from tests.privileges.plugin import JUDGE_UNUSED, Privileges, is_whole
+from tests.privileges.recording import Recorder
+
 # The same examples on every machine, and none that fails because a machine is slow; a soak draws its own.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("soak", deadline=None, print_blob=True)
@@ -39,6 +43,20 @@ SLOW = (
     "unit/test_submitter_pace.py",
     "unit/test_subscription_stores.py",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let any selection be judged by what it leaves unused; a run of everything always is."""
+    parser.addoption(
+        JUDGE_UNUSED, action="store_true", help="fail when a permission of a role was needed by no test"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hold every AWS call of the functions against their roles."""
+    judge_unused = config.getoption(JUDGE_UNUSED) or is_whole(config)
+    privileges = Privileges(module_roles(), Recorder(), judge_unused=judge_unused)
+    config.pluginmanager.register(privileges, "privileges")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
