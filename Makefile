@@ -16,7 +16,7 @@ TEST_JOBS ?= 4
 export PYTHONPATH := lambda_src:.
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test simulate demo sandbox prove soak mutants screenshots chromium docs release clean
+.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test test-suite simulate demo sandbox prove soak mutants screenshots chromium docs release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -96,7 +96,10 @@ chromium: $(VENV)/.ready
 	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; } || true
 	$(BIN)/python -m sandbox.find_chromium
 
-test: lint chromium ## Lint, all tests but the long proofs, coverage of domain and handlers, no permission unused
+test: setup chromium ## Lint, all tests but the long proofs, coverage of domain and handlers, no permission unused
+	@$(SIDE_BY_SIDE) lint-python lint-modules lint-plans test-suite
+
+test-suite:
 	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not proof" --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 

@@ -11,7 +11,8 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -70,9 +71,12 @@ class _Planner:
         self._attached = Terraform(directory / "attached", server)
         self._plain = Terraform(directory / "plain")
 
+    def is_attached(self, name: str) -> bool:
+        return has_one_provider(self._checkout / "examples" / name)
+
     def plan(self, name: str) -> str:
         root = self._checkout / "examples" / name
-        terraform = self._attached if has_one_provider(root) else self._plain
+        terraform = self._attached if self.is_attached(name) else self._plain
         go_offline(root)
         terraform.init(root)
         return json.dumps(terraform.plan(root))
@@ -91,21 +95,34 @@ def _planner() -> Iterator[_Planner]:
 
 def refresh(directory: Path) -> dict[str, TerraformError]:
     """Make the plans of ``directory`` that are missing or no longer true; return the errors of what fails."""
-    failed = {}
+    failed: dict[str, TerraformError] = {}
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory / ".lock"):
         stale = {name: wanted for name in EXAMPLES if (wanted := digest(name)) != _made(name, directory)}
         if stale:
-            with _planner() as planner:
-                for name, wanted in stale.items():
-                    try:
-                        plan = planner.plan(name)
-                    except TerraformError as error:
-                        failed[name] = error
-                        continue
-                    (directory / f"{name}.json").write_text(plan)
-                    # Last: a plan that was not written whole is made again.
-                    (directory / f"{name}.sha256").write_text(wanted)
+            # The running provider serves one command at a time; the others go on beside it.
+            with _planner() as planner, ThreadPoolExecutor(max_workers=2) as lanes:
+                attached = [name for name in stale if planner.is_attached(name)]
+                others = [name for name in stale if name not in attached]
+                work = lanes.map(lambda names: _plan(planner, names, stale, directory), (attached, others))
+                for failures in work:
+                    failed.update(failures)
+    return failed
+
+
+def _plan(
+    planner: _Planner, names: list[str], digests: Mapping[str, str], directory: Path
+) -> dict[str, TerraformError]:
+    failed = {}
+    for name in names:
+        try:
+            plan = planner.plan(name)
+        except TerraformError as error:
+            failed[name] = error
+            continue
+        (directory / f"{name}.json").write_text(plan)
+        # Last: a plan that was not written whole is made again.
+        (directory / f"{name}.sha256").write_text(digests[name])
     return failed
 
 

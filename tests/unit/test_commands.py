@@ -76,8 +76,7 @@ TESTED = (
     ),
     RunBy(_ANY, "make lint", ".ci/run"),
     RunBy(_ANY, "make test", ".ci/run"),
-    # Selections of what `make test` runs.
-    RunBy(_ANY, "make prove", ".ci/run"),
+    # A selection of what `make test` runs.
     RunBy(_ANY, ".venv/bin/pytest tests/browser", ".ci/run"),
     RunBy(
         _ANY,
@@ -212,8 +211,11 @@ def test_what_runs_a_command_exists_and_runs_it(tested: RunBy) -> None:
     source = (ROOT / file).read_text(encoding="utf-8")
     if not test:
         assert re.search(r"^make test$", source, re.M)
-        # Lint, and the look for a browser, come before the tests.
-        assert prerequisites("test") == ["lint", "chromium"]
+        # The look for a browser comes before the tests, and what `make lint` does goes on beside them.
+        assert prerequisites("test") == ["setup", "chromium"]
+        beside = recipe("lint").split("$(SIDE_BY_SIDE)")[1].split()
+        assert recipe("test").split("$(SIDE_BY_SIDE)")[1].split() == [*beside, "test-suite"]
+        assert len(beside) == 3
         return
     assert f"def {test}(" in source
     target = re.fullmatch(r"(?:\w+=\S+ )*make ([a-z-]+)", tested.command)
