@@ -13,7 +13,8 @@ from sandbox.simulation.play import Played, play, prepare
 from sandbox.simulation.reconciliation import Account, summary
 from sandbox.simulation.trace import read_trace, totals
 
-pytestmark = pytest.mark.slow
+# On one worker: the whole trace is played once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("simulate")]
 
 
 @pytest.fixture(scope="module")

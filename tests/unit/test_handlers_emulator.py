@@ -32,7 +32,8 @@ from tests.unit.metering_world import (
 )
 from tests.unit.test_handlers_moto import SCENARIOS, failed
 
-pytestmark = pytest.mark.emulator
+# On one worker: one emulator serves the file.
+pytestmark = [pytest.mark.emulator, pytest.mark.xdist_group("handlers-emulator")]
 
 
 @pytest.fixture(scope="module")
