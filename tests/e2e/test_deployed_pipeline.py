@@ -364,7 +364,10 @@ def test_a_call_that_no_policy_allows_is_found(grants: list[Grant], deployed_cal
 def test_what_is_allowed_and_never_used_has_its_reason(
     grants: list[Grant], deployed_calls: set[Call], simulated_calls: set[Call]
 ) -> None:
-    assert unused(grants, deployed_calls | simulated_calls) == UNUSED.keys()
+    never_used = unused(grants, deployed_calls | simulated_calls)
+    assert never_used - UNUSED.keys() == set()
+    # What is used only in certain moments may be used on a slow machine; what AWS does itself never is.
+    assert {key for key, reason in UNUSED.items() if reason in (_POLLED, _LOGGED)} <= never_used
 
 
 # --- Later plans --------------------------------------------------------------------------------------------

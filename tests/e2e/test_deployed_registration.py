@@ -396,6 +396,9 @@ def test_each_fault_that_an_answer_may_have_is_found() -> None:
         "a code of another status": Answer(400, {}, b'{"error":"TooLarge"}'),
     }
     assert {name for name, answer in bad.items() if not faults_of(sent, answer)} == set()
+    # A text that was sent, and that the API says anyway.
+    own = Answer(200, {}, b'{"outcome":"already-registered"}')
+    assert faults_of(Sent("POST", "/register", token="already-registered"), own) == []
     elsewhere = Answer(303, {"location": "https://example.com/#t=x"}, b"")
     assert faults_of(Sent("POST", "/fulfillment"), elsewhere) != []
 

@@ -12,7 +12,7 @@ import pytest
 from sandbox.module_docs import roles_document
 from tests.privileges.judging import BY_AWS, Judgement, Roles, Use, module_roles, resource_name
 from tests.privileges.permissions import Call, Grant, calls_of, grants_of
-from tests.privileges.plugin import Privileges, is_whole
+from tests.privileges.plugin import JUDGE_UNUSED, Privileges, is_whole
 from tests.privileges.recording import (
     EVERY,
     FROM_ADDRESS,
@@ -385,12 +385,14 @@ def test_only_a_run_of_everything_is_judged_by_what_it_leaves_unused(
     assert is_whole(config) is whole
 
 
-def test_make_test_is_a_run_of_everything() -> None:
+def test_make_test_judges_what_no_test_needed_though_it_leaves_out_the_long_proofs() -> None:
     from tests.unit.test_commands import recipe  # noqa: PLC0415
 
-    (line,) = (line for line in recipe("test").splitlines() if "pytest" in line)
+    (line,) = (line for line in recipe("test-suite").splitlines() if "pytest" in line)
 
-    assert not re.search(r" (?:-m|-k|--deselect|tests/)", line)
+    assert JUDGE_UNUSED in line.split()
+    assert not re.search(r" (?:-k|--deselect|tests/)", line)
+    assert re.findall(r' -m "([^"]+)"', line) == ["not proof"]
 
 
 # --- The file -----------------------------------------------------------------------------------------------
