@@ -569,40 +569,11 @@ def main() -> None:
         mails=lambda: sent_mails(outbox),
     )
     _replace(gateway, "app", control)
-    _replace(importlib.import_module("hypercorn.asyncio"), "serve", serve)
     sys.argv = ["ministack"]
-    importlib.import_module("uvloop").install()
     try:
         gateway.main()
     finally:
         lambda_runtime.reset()
-
-
-async def serve(application: Application, config: Any) -> None:
-    """Serve as the emulator asks its own web server to, with one whose parser and event loop are compiled.
-
-    Most of the emulator's time goes into its web server otherwise: a simulated hour is thousands of requests.
-    """
-    uvicorn = importlib.import_module("uvicorn")
-    (bind,) = config.bind
-    host, _, port = bind.rpartition(":")
-    await uvicorn.Server(
-        uvicorn.Config(
-            application,
-            host=host,
-            port=int(port),
-            http="httptools",
-            ws="none",
-            lifespan="on",
-            access_log=False,
-            log_level=str(config.loglevel).lower(),
-            # The emulator answers with its own date, by its own clock.
-            date_header=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=int(config.keep_alive_timeout),
-        )
-    ).serve()
 
 
 def shared_extraction(cache: Path) -> type[zipfile.ZipFile]:

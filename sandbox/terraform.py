@@ -105,10 +105,8 @@ class Terraform:
         cwd: Path,
         variables: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
-        *,
-        refresh: bool = True,
     ) -> Values:
-        """Plan ``cwd`` and return its JSON; without ``refresh`` the state is taken for what is there."""
+        """Plan ``cwd`` and return the plan's JSON."""
         path = cwd / "plan.bin"
         flags = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
         self.run(
@@ -117,7 +115,6 @@ class Terraform:
             "-input=false",
             "-lock=false",
             f"-out={path}",
-            f"-refresh={_text(refresh)}",
             *flags,
             cwd=cwd,
             environment=environment,
@@ -130,13 +127,11 @@ class Terraform:
         cwd: Path,
         variables: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
-        *,
-        refresh: bool = True,
     ) -> None:
-        """Apply ``cwd`` without asking; without ``refresh`` the state is taken for what is there."""
+        """Apply ``cwd`` without asking."""
         flags = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
-        arguments = ["apply", "-no-color", "-input=false", "-auto-approve", "-parallelism=30"]
-        self.run(*arguments, f"-refresh={_text(refresh)}", *flags, cwd=cwd, environment=environment)
+        arguments = ["apply", "-no-color", "-input=false", "-auto-approve", "-parallelism=30", *flags]
+        self.run(*arguments, cwd=cwd, environment=environment)
 
 
 def copy_repository(target: Path) -> Path:

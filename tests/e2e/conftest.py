@@ -146,15 +146,13 @@ class Deployed:
     def _variables(self) -> dict[str, str]:
         return {"product_code": PRODUCT, "metering_mode": "live"}
 
-    def apply(self, *, refresh: bool = True, **variables: str) -> None:
-        """Apply the root module again; without ``refresh`` the state is taken for what is there."""
-        settings = self._variables | variables
-        self.terraform.apply(self.root, settings, self.cloud.environment, refresh=refresh)
+    def apply(self, **variables: str) -> None:
+        """Apply the root module again."""
+        self.terraform.apply(self.root, self._variables | variables, self.cloud.environment)
 
-    def plan(self, *, refresh: bool = True, **variables: str) -> Values:
-        """Return a plan's JSON; without ``refresh`` the state is taken for what is there."""
-        settings = self._variables | variables
-        return self.terraform.plan(self.root, settings, self.cloud.environment, refresh=refresh)
+    def plan(self, **variables: str) -> Values:
+        """Return a plan's JSON."""
+        return self.terraform.plan(self.root, self._variables | variables, self.cloud.environment)
 
     def access(self) -> list[dict[str, Any]]:
         """Return every check of a policy that the emulator has made so far."""

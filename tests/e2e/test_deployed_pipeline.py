@@ -409,15 +409,14 @@ def _sorted(items: Any) -> list[str]:
 def test_switching_to_direct_submit_and_back_keeps_both_tables_and_goes_on_billing(
     afternoon: Afternoon, tables: dict[str, Any]
 ) -> None:
-    # The plan before this found the state to be what is there; only this test changes the resources.
     deployed = afternoon.deployed
-    planned = made(deployed.plan(deployment_mode="direct-submit", refresh=False))
+    planned = made(deployed.plan(deployment_mode="direct-submit"))
     assert [address for address in planned if "aws_dynamodb_table" in address] == []
     assert {tuple(what) for what in planned.values()} == {("delete",), ("update",)}
 
-    deployed.apply(deployment_mode="direct-submit", refresh=False)
+    deployed.apply(deployment_mode="direct-submit")
     assert _tables(afternoon) == tables
-    deployed.apply(deployment_mode="full", refresh=False)
+    deployed.apply(deployment_mode="full")
     assert _tables(afternoon) == tables
 
     afternoon.write("new", "requests", timedelta(hours=1, minutes=50), 8)
