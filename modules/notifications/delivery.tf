@@ -42,7 +42,7 @@ resource "aws_cloudwatch_event_bus_policy" "this" {
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat(
-      [for arns in length(var.event_forwarder_principal_arns) == 0 ? [] : [sort(tolist(var.event_forwarder_principal_arns))] : {
+      [for arns in length(var.event_forwarder_principal_arns) == 0 ? [] : [sort(distinct(var.event_forwarder_principal_arns))] : {
         Sid       = "Forwarders"
         Effect    = "Allow"
         Principal = { AWS = arns }
@@ -50,7 +50,7 @@ resource "aws_cloudwatch_event_bus_policy" "this" {
         Resource  = aws_cloudwatch_event_bus.this.arn
         Condition = { StringEquals = { "events:source" = local.forwarded_sources } }
       }],
-      [for arns in length(var.billing_event_principal_arns) == 0 ? [] : [sort(tolist(var.billing_event_principal_arns))] : {
+      [for arns in length(var.billing_event_principal_arns) == 0 ? [] : [sort(distinct(var.billing_event_principal_arns))] : {
         Sid       = "Billing"
         Effect    = "Allow"
         Principal = { AWS = arns }

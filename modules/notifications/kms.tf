@@ -84,7 +84,7 @@ locals {
         Resource  = "*"
         Condition = { StringEquals = { "aws:SourceAccount" = account } }
       } if local.ses],
-      [for arns in length(var.billing_event_principal_arns) == 0 ? [] : [sort(tolist(var.billing_event_principal_arns))] : {
+      [for arns in length(var.billing_event_principal_arns) == 0 ? [] : [sort(distinct(var.billing_event_principal_arns))] : {
         Sid       = "NotificationsBilling"
         Effect    = "Allow"
         Principal = { AWS = arns }

@@ -155,7 +155,7 @@ variable "transport" {
 
 variable "billing_event_principal_arns" {
   description = "Roles or accounts in other accounts that may send the seller's billing events: to the queue, and to the bus under a source of their own. In this account the output `billing_event_writer_policy_json` is enough."
-  type        = set(string)
+  type        = list(string)
   default     = []
   nullable    = false
 
@@ -167,7 +167,7 @@ variable "billing_event_principal_arns" {
 
 variable "event_forwarder_principal_arns" {
   description = "Roles or accounts in other accounts that may put the forwarded changes on the bus: only where the events module runs in another account than this one. In one account, whatever the Regions, none is needed."
-  type        = set(string)
+  type        = list(string)
   default     = []
   nullable    = false
 

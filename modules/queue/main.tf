@@ -67,7 +67,7 @@ resource "aws_sqs_queue_policy" "this" {
         Resource  = each.value.arn
         Condition = { ArnEquals = { "aws:SourceArn" = var.senders[sid].source_arn } }
       } if contains(var.senders[sid].queues, each.key)],
-      [for arns in length(var.writer_principal_arns) == 0 || each.key != "queue" ? [] : [sort(tolist(var.writer_principal_arns))] : {
+      [for arns in length(var.writer_principal_arns) == 0 || each.key != "queue" ? [] : [sort(distinct(var.writer_principal_arns))] : {
         Sid       = "Writers"
         Effect    = "Allow"
         Principal = { AWS = arns }

@@ -63,7 +63,7 @@ variable "tags" {
 
 variable "writer_principal_arns" {
   description = "Roles or accounts that may send to the queue from other accounts; within this account a role's own policy is enough."
-  type        = set(string)
+  type        = list(string)
   default     = []
   nullable    = false
 }
