@@ -43,6 +43,7 @@ class Privileges:
         self.judgement = Judgement()
         self._judged: frozenset[RecordedCall] = frozenset()
         self._crashed = False
+        self._complete = False
 
     # Not earlier: what is imported before the coverage begins is not covered.
     @pytest.hookimpl(trylast=True)
@@ -79,7 +80,8 @@ class Privileges:
         if worker is not None:
             worker[_KEY] = json.dumps(sorted(self.recorder.calls))
             return
-        self.judgement = self.judge(complete=not (session.testsfailed or session.shouldstop or self._crashed))
+        self._complete = not (session.testsfailed or session.shouldstop or self._crashed)
+        self.judgement = self.judge(complete=self._complete)
         if self.judgement.lines() and session.exitstatus in {
             pytest.ExitCode.OK,
             pytest.ExitCode.NO_TESTS_COLLECTED,
@@ -99,6 +101,7 @@ class Privileges:
             terminalreporter.section("permissions of the functions", red=True)
         elif self.judge_unused:
             terminalreporter.section("permissions of the functions")
-            lines = [f"{len(self.recorder.calls)} kinds of call: 0 not allowed, 0 allowed and never used"]
+            never_used = "0 allowed and never used" if self._complete else "what was never used is not judged"
+            lines = [f"{len(self.recorder.calls)} kinds of call: 0 not allowed, {never_used}"]
         for line in lines:
             terminalreporter.write_line(line)

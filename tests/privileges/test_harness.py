@@ -332,6 +332,35 @@ def test_a_run_that_failed_for_another_reason_is_not_blamed_on_permissions() -> 
     assert judge.judgement == Judgement()
 
 
+class Terminal:
+    """Keeps what is written at the end of a run."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def section(self, _title: str, **_markup: bool) -> None:
+        """Begin a section, which is not kept."""
+
+    def write_line(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(
+    ("failed", "told"),
+    [
+        (0, "1 kinds of call: 0 not allowed, 0 allowed and never used"),
+        (1, "1 kinds of call: 0 not allowed, what was never used is not judged"),
+    ],
+)
+def test_a_run_tells_only_what_it_has_judged(failed: int, told: str) -> None:
+    judge, terminal = plugin(calls={call()}), Terminal()
+    finish(judge, failed=failed)
+
+    judge.pytest_terminal_summary(terminal)
+
+    assert terminal.lines == [told]
+
+
 def test_a_call_that_is_not_allowed_fails_the_test_that_made_it_once() -> None:
     judge = plugin(calls={call(action="dynamodb:Scan")})
 
