@@ -22,6 +22,9 @@
 * ``GET /_sandbox/access`` tells what callers with a policy asked for, and which of it was denied.
 * A package is extracted once and shared by the workers that run it: a cold start would spend most of its
   time on writing hundreds of files. As on AWS, a function should not write there.
+* Connections stay open until the client closes them. The emulator's web server closes what was idle for 75
+  seconds, even if a request has just come: it is carried out and never answered, and the client, which waits
+  longer for others, sends it again. A permission of a function that "already exists" was such a request.
 * Lambda workers end with the emulator.
 
 MiniStack's internals are used: a name that a release has renamed fails the start.
@@ -59,7 +62,9 @@ SETTLE_SECONDS: Final = 120.0
 SWEEP_SECONDS: Final = 1.0
 #: Quiet means: quiet at so many looks in a row. Work changes hands between threads, unseen for a moment.
 _QUIET_LOOKS: Final = 3
-_LOOK_SECONDS: Final = 0.005
+_LOOK_SECONDS: Final = 0.01
+#: Longer than any client keeps a connection that it does not use.
+_IDLE_SECONDS: Final = 86_400.0
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -406,6 +411,11 @@ def sent_mails(service: Any) -> list[dict[str, Any]]:
     return sorted((mail for box in boxes for mail in list(box)), key=lambda mail: float(mail["Timestamp"]))
 
 
+def never_close_idle_connections(config: Any) -> None:
+    """Have the web server's configuration wait a day for the next request, whatever is set later."""
+    _replace(config, "keep_alive_timeout", property(lambda _: _IDLE_SECONDS, lambda *_: None))
+
+
 class ControlPlane:
     """The gateway, with the sandbox's own paths in front."""
 
@@ -556,6 +566,7 @@ def main() -> None:
     retry_failed_records(lambdas)
     keep_whole_mails(mails)
     activity.count_dispatches(rules, lambdas)
+    never_close_idle_connections(importlib.import_module("hypercorn.config").Config)
     activity.note_sweeps(rules, "_tick_scheduled_rules", "rules")
     activity.note_sweeps(schedules, "_tick_schedules", "schedules")
     control = ControlPlane(

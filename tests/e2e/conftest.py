@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -141,6 +143,8 @@ class Deployed:
     terraform: Terraform
     root: Path
     outputs: Mapping[str, Any]
+    #: Opened and used once at the beginning; idle since.
+    idle: HTTPConnection
 
     @property
     def _variables(self) -> dict[str, str]:
@@ -477,14 +481,18 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     terraform.init(root)
     with LocalCloud(start_at=DEPLOYED, enforce_roles=True) as cloud:
         cloud.marketplace.command("create-product", code=PRODUCT, dimensions=["requests", "egress_kib"])
-        applied = Deployed(cloud, terraform, root, {})
+        idle = HTTPConnection(urlsplit(cloud.endpoint).netloc)
+        idle.request("GET", CLOCK_PATH)
+        idle.getresponse().read()
+        applied = Deployed(cloud, terraform, root, {}, idle)
         applied.apply()
         shown = json.loads(terraform.run("output", "-json", cwd=root, environment=cloud.environment).stdout)
         outputs = {name: output["value"] for name, output in shown.items()}
         for name in ("usage_table", "customer_profile_table"):
             outputs[name] = outputs.pop(f"whole_{name}")
         Mailbox(cloud, outputs["notifications"]).open()
-        yield Deployed(cloud, terraform, root, outputs)
+        yield Deployed(cloud, terraform, root, outputs, idle)
+        idle.close()
 
 
 @pytest.fixture(scope="package")

@@ -110,19 +110,31 @@ def faults_of(sent: Sent, answer: Answer) -> list[str]:
     if answer.status not in STATUSES[sent.route]:
         found.append(f"{sent.route} answered {answer.status}")
     headers = " ".join(value for name, value in answer.headers.items() if name != "location")
-    whole = answer.body + headers.encode()
+    whole = _without_field_names(sent, answer) + headers.encode()
     if "/assets/" not in sent.path:
         found += [f"{sent.route} told {trace!r}" for trace in _TRACES if trace in whole]
     token = sent.token or ""
     # Hypothesis also sends texts that it found in the source: one of the API's own words is no echo.
     is_telling = len(token) >= _MIN_ECHO and token not in _OWN_WORDS
     echoes = [MARK, *([token] if is_telling else [])]
-    found += [f"{sent.route} repeated what was sent" for text in echoes if text.encode() in whole]
+    found += [f"{sent.route} repeated {text!r}, which was sent" for text in echoes if text.encode() in whole]
     if answer.status == 303 and _LOCATION.fullmatch(answer.headers.get("location", "")) is None:
         found.append(f"{sent.route} redirected elsewhere")
     if sent.route in {"POST /register", "unknown"}:
         found += _document_faults(sent, answer)
     return found
+
+
+def _without_field_names(sent: Sent, answer: Answer) -> bytes:
+    """Return the body without the names of fields that were sent: a refusal says which it does not know."""
+    try:
+        asked, told = json.loads(sent.body), json.loads(answer.body)
+        known = asked["fields"].keys()
+        named = told["fields"].items()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return answer.body
+    fields = {str(place) if name in known else name: code for place, (name, code) in enumerate(named)}
+    return json.dumps({**told, "fields": fields}).encode()
 
 
 def _document_faults(sent: Sent, answer: Answer) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sandbox.demo import END, START, TIMETABLE, stretch
+from sandbox.emulator_launcher import PATH as CLOCK_PATH
 from sandbox.local_cloud import ACCOUNT_ID, LocalCloud
 from sandbox.simulation.play import announce, subscribe_all
 from sandbox.simulation.reconciliation import reconcile
@@ -404,6 +405,15 @@ def _tables(afternoon: Afternoon) -> dict[str, Any]:
 
 def _sorted(items: Any) -> list[str]:
     return sorted(json.dumps(item, default=str, sort_keys=True) for item in items)
+
+
+def test_a_connection_that_was_idle_for_minutes_is_still_answered(afternoon: Afternoon) -> None:
+    socket = afternoon.deployed.idle.sock
+    assert socket is not None
+    afternoon.deployed.idle.request("GET", CLOCK_PATH)
+    assert afternoon.deployed.idle.getresponse().read().startswith(b"{")
+    # It was not opened anew, as the client does by itself.
+    assert afternoon.deployed.idle.sock is socket
 
 
 def test_switching_to_direct_submit_and_back_keeps_both_tables_and_goes_on_billing(

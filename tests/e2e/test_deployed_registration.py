@@ -22,6 +22,7 @@ import pytest
 
 from awsmp.adapters.telemetry import NAMESPACE
 from awsmp.domain.identifiers import mask
+from awsmp.domain.notifications.contacts import VERIFICATION_PREFIX
 from awsmp.domain.ports import Metric
 from sandbox.buyer import Answer, Buyer, RegistrationRefusal
 from sandbox.cloud_stage import CloudStage
@@ -88,8 +89,16 @@ class Desk:
         return self.answer(Sent("POST", "/register", headers, body))
 
     def stored(self) -> tuple[list[str], list[str]]:
-        """Return everything that a registration writes."""
-        return _sorted(self.stage.profiles()), _sorted(self.stage.subscribers())
+        """Return everything that a registration writes; links to verify an address are noted at any time."""
+        profiles = [
+            {
+                name: value
+                for name, value in profile.items()
+                if name != "updatedAt" and not name.startswith(VERIFICATION_PREFIX)
+            }
+            for profile in self.stage.profiles()
+        ]
+        return _sorted(profiles), _sorted(self.stage.subscribers())
 
 
 def _sorted(rows: Any) -> list[str]:
@@ -353,7 +362,7 @@ def test_nothing_that_a_caller_can_send_is_a_server_error_or_comes_back(desk: De
     ]
     asked: dict[str, Sent] = {}
     statuses: Counter[tuple[str, int]] = Counter()
-    faults: Counter[str] = Counter()
+    faults: dict[str, tuple[Sent, Answer]] = {}
 
     def ask(sent: Sent) -> tuple[Sent, Answer]:
         return sent, desk.answer(sent)
@@ -371,7 +380,8 @@ def test_nothing_that_a_caller_can_send_is_a_server_error_or_comes_back(desk: De
         for done in pending:
             sent, answer = done.result()
             statuses[sent.route, answer.status] += 1
-            faults.update(faults_of(sent, answer))
+            for fault in faults_of(sent, answer):
+                faults.setdefault(fault, (sent, answer))
     assert faults == {}
     assert len(asked) >= FUZZED
     # Every route was reached, and every way in which it may answer.
@@ -399,6 +409,12 @@ def test_each_fault_that_an_answer_may_have_is_found() -> None:
     # A text that was sent, and that the API says anyway.
     own = Answer(200, {}, b'{"outcome":"already-registered"}')
     assert faults_of(Sent("POST", "/register", token="already-registered"), own) == []
+    # A refusal names the field that it does not know.
+    unknown = Sent("POST", "/register", body=json.dumps({"fields": {MARK: ""}}).encode())
+    named = Answer(422, {}, json.dumps({"error": "InvalidFields", "fields": {MARK: "UnknownField"}}).encode())
+    assert faults_of(unknown, named) == []
+    valued = Answer(422, {}, json.dumps({"error": "InvalidFields", "fields": {MARK: MARK}}).encode())
+    assert faults_of(unknown, valued) != []
     elsewhere = Answer(303, {"location": "https://example.com/#t=x"}, b"")
     assert faults_of(Sent("POST", "/fulfillment"), elsewhere) != []
 

@@ -1,13 +1,14 @@
-"""Which permissions the local cloud checks for PartiQL: those that AWS documents, per statement and table."""
+"""What the launcher changes in the emulator: the permissions of PartiQL, and idle connections."""
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sandbox.emulator_launcher import partiql_checks
+from sandbox.emulator_launcher import never_close_idle_connections, partiql_checks
 
 
 def _checks(action: str, request: dict[str, Any]) -> list[tuple[str, str]]:
@@ -48,3 +49,14 @@ def test_a_statement_that_cannot_be_read_needs_what_no_policy_grants() -> None:
 
 def test_other_operations_have_no_statements() -> None:
     assert _checks("PutItem", {"TableName": "usage"}) == []
+
+
+def test_the_web_server_never_closes_an_idle_connection_whatever_it_is_told() -> None:
+    class Config:
+        keep_alive_timeout = 5.0
+
+    never_close_idle_connections(Config)
+    config = Config()
+    config.keep_alive_timeout = 75.0
+
+    assert config.keep_alive_timeout >= timedelta(hours=1).total_seconds()
