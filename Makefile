@@ -96,11 +96,11 @@ chromium: $(VENV)/.ready
 	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; } || true
 	$(BIN)/python -m sandbox.find_chromium
 
-test: setup chromium ## Lint, all tests but the long proofs, coverage of domain and handlers, no permission unused
+test: setup chromium ## Lint, all tests and proofs, coverage of domain and handlers, no permission unused
 	@$(SIDE_BY_SIDE) lint-python lint-modules lint-plans test-suite
 
 test-suite:
-	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup -m "not proof" --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
@@ -114,7 +114,7 @@ demo: ## From terraform apply to the billed hour, on this machine (KEEP=1 leaves
 sandbox: setup ## Run AWS and the fake Marketplace on this machine until Ctrl-C
 	$(BIN)/python -m sandbox.local_cloud
 
-prove: $(VENV)/.ready ## The long proofs: hundreds of random runs, every fault met, every interleaving of a tiny group
+prove: $(VENV)/.ready ## Of the tests, the proofs: hundreds of random runs, every fault met, every interleaving of a tiny group
 	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m proof
 
 SECONDS ?= 600

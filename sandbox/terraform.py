@@ -17,6 +17,8 @@ from typing import Any, Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PROVIDER: Final = Path("registry.terraform.io/hashicorp/aws")
 COMMAND_SECONDS: Final = 900
+_PLAN: Final = "plan.bin"
+_APPLY: Final = ("apply", "-no-color", "-input=false", "-auto-approve", "-parallelism=30")
 
 Values = dict[str, Any]
 
@@ -107,7 +109,7 @@ class Terraform:
         environment: Mapping[str, str] | None = None,
     ) -> Values:
         """Plan ``cwd`` and return the plan's JSON."""
-        path = cwd / "plan.bin"
+        path = cwd / _PLAN
         flags = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
         self.run(
             "plan",
@@ -130,8 +132,11 @@ class Terraform:
     ) -> None:
         """Apply ``cwd`` without asking."""
         flags = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
-        arguments = ["apply", "-no-color", "-input=false", "-auto-approve", "-parallelism=30", *flags]
-        self.run(*arguments, cwd=cwd, environment=environment)
+        self.run(*_APPLY, *flags, cwd=cwd, environment=environment)
+
+    def apply_plan(self, cwd: Path, environment: Mapping[str, str] | None = None) -> None:
+        """Apply what :meth:`plan` planned last in ``cwd``."""
+        self.run(*_APPLY, str(cwd / _PLAN), cwd=cwd, environment=environment)
 
 
 def copy_repository(target: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -17,10 +18,9 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, prin
 hypothesis.settings.register_profile("soak", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-#: Where lines are counted as covered: a line that only a random run or a deployment reaches has no test that
-#: names what it is for. It is also what the tracer costs least in.
-COVERED = ("unit", "contract")
-
+#: Where lines are counted as covered, but for the slow tests: a line that only a random run or a deployment
+#: reaches has no test that names what it is for, and the tracer doubles the time of a test that loops.
+COVERED = "unit"
 
 #: Whole folders and modules that the quick tier leaves out: together they take longer than everything else.
 SLOW = (
@@ -64,7 +64,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here)
-        if path.parts[0] not in COVERED:
-            item.add_marker(pytest.mark.no_cover)
         if path.parts[0] in SLOW or path.as_posix() in SLOW:
             item.add_marker(pytest.mark.slow)
+        if path.parts[0] != COVERED or item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Leave the fixtures of an uncovered test out as well: pytest-cov leaves out its call only."""
+    plugin = item.config.pluginmanager.getplugin("_cov")
+    controller = plugin.cov_controller if plugin is not None else None
+    if controller is None or not item.get_closest_marker("no_cover"):
+        yield
+        return
+    controller.pause()
+    try:
+        yield
+    finally:
+        controller.resume()

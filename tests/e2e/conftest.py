@@ -158,6 +158,10 @@ class Deployed:
         """Return a plan's JSON."""
         return self.terraform.plan(self.root, self._variables | variables, self.cloud.environment)
 
+    def apply_plan(self) -> None:
+        """Apply what was planned last."""
+        self.terraform.apply_plan(self.root, self.cloud.environment)
+
     def access(self) -> list[dict[str, Any]]:
         """Return every check of a policy that the emulator has made so far."""
         entries: list[dict[str, Any]] = Request("access", self.cloud.endpoint + ACCESS_PATH).send()

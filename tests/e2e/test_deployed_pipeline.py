@@ -424,7 +424,7 @@ def test_switching_to_direct_submit_and_back_keeps_both_tables_and_goes_on_billi
     assert [address for address in planned if "aws_dynamodb_table" in address] == []
     assert {tuple(what) for what in planned.values()} == {("delete",), ("update",)}
 
-    deployed.apply(deployment_mode="direct-submit")
+    deployed.apply_plan()
     assert _tables(afternoon) == tables
     deployed.apply(deployment_mode="full")
     assert _tables(afternoon) == tables

@@ -136,7 +136,6 @@ ARNS = {
     "aws_lambda_function": ("arn", "lambda:{region}:{account}:function:mock"),
     "aws_lambda_layer_version": ("arn", "lambda:{region}:{account}:layer:mock:1"),
     "aws_sqs_queue": ("arn", "sqs:{region}:{account}:mock"),
-    "aws_wafv2_web_acl": ("arn", "wafv2:{region}:{account}:regional/webacl/mock/1"),
     "aws_api_gateway_stage": ("arn", "apigateway:{region}::/restapis/a1b2c3d4e5/stages/prod"),
 }
 #: These ARNs have no account where the service has none.
@@ -163,10 +162,9 @@ def mocked(partition: Partition) -> str:
             "region": partition.region,
         },
     }
-    if partition.name != "aws":
-        # The baseline's schema takes Terraform ten seconds to create and destroy, and no value in it follows
-        # from the partition: one partition is enough, in the others its place is taken by one's own.
-        plain["web_acl"] = {"arn": arn("wafv2:{region}:{account}:regional/webacl/own/1")}
+    # The baseline's schema takes Terraform ten seconds to create and destroy, and no value in it follows from
+    # the partition: its place is taken by one's own.
+    plain["web_acl"] = {"arn": arn("wafv2:{region}:{account}:regional/webacl/own/1")}
     if partition.warned_about:
         # The warning has a test of its own, and a run with one would fail.
         plain["marketplace_region"] = "us-east-1"
