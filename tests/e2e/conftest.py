@@ -26,7 +26,7 @@ from sandbox.cloud_stage import CloudStage, deployment_of
 from sandbox.emulator_launcher import ACCESS_PATH
 from sandbox.emulator_launcher import PATH as CLOCK_PATH
 from sandbox.local_cloud import LocalCloud, Request
-from sandbox.mailbox import REGISTRATION_OVERRIDE, TIER, Mailbox, billing_event, events_override
+from sandbox.mailbox import REGISTRATION_OVERRIDE, TIER, Mail, Mailbox, billing_event, events_override
 from sandbox.simulation.reconciliation import Account, key_of, reconcile
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import Bought
@@ -212,17 +212,20 @@ class Afternoon:
         """Return the address that a buyer entered."""
         return self.entered[name]["email"]
 
-    def confirm(self, name: str) -> None:
-        """Have a buyer use the link in the newest verification mail.
+    def mail(self, name: str, kind: Kind | ServiceKind) -> Mail:
+        """Return a buyer's newest mail of a kind.
 
         On a machine that is busy, a run of the sender does not get through, and the next ones send the rest.
         """
-        wanted = (self.address(name), str(ServiceKind.ADDRESS_VERIFICATION))
         for _ in range(SLOW_MINUTES):
-            if wanted in self.mailbox.told():
+            if (self.address(name), kind.value) in self.mailbox.told():
                 break
             self.stage.cloud.advance(MINUTE)
-        self.links[name] = self.mailbox.last(self.address(name), ServiceKind.ADDRESS_VERIFICATION).link
+        return self.mailbox.last(self.address(name), kind)
+
+    def confirm(self, name: str) -> None:
+        """Have a buyer use the link in the newest verification mail."""
+        self.links[name] = self.mail(name, ServiceKind.ADDRESS_VERIFICATION).link
         assert self.mailbox.press_button(self.links[name]).status == HTTPStatus.OK
 
     def until(self, at: timedelta) -> None:
@@ -380,7 +383,7 @@ def play(run: Afternoon) -> None:
 def confirm_addresses(run: Afternoon) -> None:
     """Have two buyers confirm their addresses, after a scanner of mail has looked at the links."""
     mailbox = run.mailbox
-    steady = mailbox.last(run.address("steady"), ServiceKind.ADDRESS_VERIFICATION).link
+    steady = run.mail("steady", ServiceKind.ADDRESS_VERIFICATION).link
     run.seen["opened"] = mailbox.open_link(steady)
     run.seen["profile after a look"] = _profile(run, "steady")
     run.seen["forged"] = mailbox.press_button(steady[:-6] + "A" * 6)
@@ -423,7 +426,7 @@ def bill(run: Afternoon) -> list[dict[str, Any]]:
 def bounce_and_go_on(run: Afternoon, billing: list[dict[str, Any]]) -> None:
     """Let the mail of the failed payment bounce, twice reported, and the payment come in after all."""
     mailbox = run.mailbox
-    failed = mailbox.last(run.address("steady"), Kind.PAYMENT_FAILED)
+    failed = run.mail("steady", Kind.PAYMENT_FAILED)
     published = mailbox.bounce(failed, NOON + 70 * MINUTE)
     run.stage.cloud.settle()
     mailbox.publish(published)
