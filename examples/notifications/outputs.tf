@@ -11,7 +11,7 @@ output "billing_event_queue" {
 output "dkim_records" {
   description = "CNAME records that prove the sender's domain to SES: name and value of each."
   value = {
-    for token in one(aws_sesv2_email_identity.sender.dkim_signing_attributes).tokens :
+    for token in aws_sesv2_email_identity.sender.dkim_signing_attributes[0].tokens :
     "${token}._domainkey.${var.sender_domain}" => "${token}.dkim.amazonses.com"
   }
 }
