@@ -2,7 +2,7 @@
 
 A simulated hour of the real functions is counted request by request, as AWS bills it, with as many licences
 as the document shows; a day is 24 such hours (a test plays a whole one), a month thirty days. Registrations
-are counted one by one. Prices are list prices, in this file.
+are counted one by one, and what buyers are told licence by licence. Prices are list prices, in this file.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -25,10 +26,11 @@ import hcl2
 from awsmp.composition_page import PageRuntime, PageSettings
 from awsmp.composition_registration import Runtime, Settings
 from awsmp.handlers import page, register
+from sandbox.billing_meter import BillingMeter
 from sandbox.fake_marketplace import FakeMarketplace, InProcessMarketplaceClient
 from sandbox.memory_aws import ManualClock, MemoryDynamoDB
-from sandbox.memory_aws.client import Meter
 from sandbox.module_docs import replace_section
+from sandbox.notifications_tier import MAILS_OF_A_LIFE, MINUTES_OF_A_LIFE, NotificationsTier
 from sandbox.registration_server import (
     FIELDS,
     PROFILE_TABLE,
@@ -66,12 +68,11 @@ SHOWN: Final = (1, 100, 10_000)
 #: Buyers who register when a registration is counted: more than one, so that none is special.
 REGISTERED: Final = 10
 
+#: Licences whose lives are played when notifications are counted: more than one, so that none is special.
+LIVES: Final = 3
+
 #: Alarms of what the counted month has switched off: forwarding to notifications, verified addresses.
 SWITCHED_OFF: Final = ("subscriber-forwarder-", "address-verification-", "verify-")
-
-#: DynamoDB bills writes by 1 KiB and reads by 4 KiB of an item, or of all items of a query's page.
-WRITE_UNIT_BYTES: Final = 1024
-READ_UNIT_BYTES: Final = 4096
 
 #: Lambda polls each queue with at least five long polls of twenty seconds, whether or not a message comes.
 IDLE_POLLS_A_MINUTE: Final = 15
@@ -80,6 +81,7 @@ EVENT_SOURCES: Final = 4
 #: Time that a call and a start take, in seconds: assumed, because a simulation has no real latency.
 SECONDS_A_CALL: Final = Decimal("0.01")
 SECONDS_A_METERING_CALL: Final = Decimal("0.3")
+SECONDS_A_MAIL: Final = Decimal("0.3")
 SECONDS_A_RUN: Final = Decimal("0.03")
 
 #: What Lambda itself writes into the log for each run (START, END, REPORT), and the frame of our own lines.
@@ -129,6 +131,15 @@ REGISTRATION_PRICES: Final[Mapping[str, Price]] = {
     "rules": Price("AWS WAF rules and rule groups", Decimal("1.00"), 1, "rules"),
 }
 
+#: What the notifications tier needs beside the services above.
+NOTIFICATION_PRICES: Final[Mapping[str, Price]] = {
+    "mails": Price("SES mails", Decimal("0.10"), 1_000, "mails"),
+    "bus_events": Price("EventBridge custom events", Decimal("1.00"), 1_000_000, "events"),
+    "secret_calls": Price("Secrets Manager requests", Decimal("0.05"), 10_000, "requests"),
+    "secrets": Price("Secrets Manager secrets", Decimal("0.40"), 1, "secrets"),
+    "keys": Price("KMS customer managed keys", Decimal("1.00"), 1, "keys"),
+}
+
 #: Memory of each function, in MiB, as the modules set it by default.
 MEMORY_MIB: Final[Mapping[str, int]] = {
     "aggregator": 512,
@@ -140,41 +151,13 @@ MEMORY_MIB: Final[Mapping[str, int]] = {
     "deprovision_cleanup": 256,
     "page": 512,
     "register": 512,
+    "verify": 512,
+    "subscriber-forwarder": 256,
+    "notification-contacts": 256,
+    "notification-intake": 256,
+    "notification-maintenance": 256,
+    "notification-sender": 256,
 }
-
-
-class UnitCounter(Counter[str]):
-    """Adds up bytes as billed units: every addition is one item or page, rounded up on its own."""
-
-    def __init__(self, unit_bytes: int) -> None:
-        """``unit_bytes`` is what one unit holds."""
-        super().__init__()
-        self.unit_bytes = unit_bytes
-        self.units: Counter[str] = Counter()
-
-    def __setitem__(self, label: str, total: int) -> None:
-        """See Counter; a read that finds nothing is one unit too."""
-        self.units[label] += max(1, -(-(total - self[label]) // self.unit_bytes))
-        super().__setitem__(label, total)
-
-
-class BillingMeter(Meter):
-    """A meter of capacity units. Reads of tables are consistent (1 unit), reads of indexes are not (0.5)."""
-
-    def __init__(self) -> None:
-        """Begin at zero."""
-        super().__init__()
-        self.written = UnitCounter(WRITE_UNIT_BYTES)
-        self.read = UnitCounter(READ_UNIT_BYTES)
-        self.bytes_written = self.written
-        self.bytes_read = self.read
-
-    def units(self, kind: str) -> Decimal:
-        """Return the request units so far, indexes included; ``kind`` is "read" or "write"."""
-        if kind == "write":
-            return Decimal(sum(self.written.units.values()))
-        halves = sum(number * (1 if "/" in label else 2) for label, number in self.read.units.items())
-        return Decimal(halves) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +337,6 @@ class _Tally:
             for table in (USAGE, LEDGER)
             for _, record in world.dynamodb.tables[table].records()
         ]
-        names = {(metric, None) for metric, _ in recorder.metrics} | set(recorder.metrics)
         return Operations(
             groups=Decimal(0),
             rows=Decimal(self._writer_meter.requests["PutItem"]),
@@ -366,7 +348,7 @@ class _Tally:
             read_units=self._meter.units("read") + self._without_item["read"],
             queue_requests=Decimal(sent + 2 * batches),
             log_bytes=Decimal(_logged(recorder) + sum(world.runs.values()) * LOG_BYTES_A_RUN),
-            metrics=Decimal(len(names)),
+            metrics=Decimal(_metrics_of(recorder)),
             stored_bytes=Decimal(sum(items)),
         )
 
@@ -379,6 +361,11 @@ def _logged(recorder: Recorder) -> int:
         for _, message, fields in recorder.lines
     )
     return lines + emitted * METRIC_LINE_BYTES
+
+
+def _metrics_of(recorder: Recorder) -> int:
+    """Return how many metrics there are; one with a reason is published without it as well."""
+    return len({(metric, None) for metric, _ in recorder.metrics} | set(recorder.metrics))
 
 
 _SINGLE_ITEM_CALLS: Final = {"GetItem": "read", "PutItem": "write", "UpdateItem": "write"}
@@ -487,8 +474,10 @@ def count_registration(buyers: int = REGISTERED) -> dict[str, Decimal]:
         "stored_gb": Decimal(stored) / 10**9,
         "log_gb": Decimal(_logged(recorder) + requests * (LOG_BYTES_A_RUN + ACCESS_LOG_BYTES)) / 10**9,
     }
-    metrics = {(metric, None) for metric, _ in recorder.metrics} | set(recorder.metrics)
-    return {**{name: total / buyers for name, total in totals.items()}, "metrics": Decimal(len(metrics))}
+    return {
+        **{name: total / buyers for name, total in totals.items()},
+        "metrics": Decimal(_metrics_of(recorder)),
+    }
 
 
 def _found_nothing(meter: BillingMeter) -> Decimal:
@@ -507,26 +496,96 @@ def registration_month(
     return {**each, "metrics": one["metrics"], **{name: Decimal(value) for name, value in fixed.items()}}
 
 
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """What the notifications tier asks of each service: in an hour of nothing, and more for a licence's life.
+
+    ``secrets`` and, as soon as there is a licence, ``metrics`` are how many of them there are.
+    """
+
+    idle_hour: Mapping[str, Decimal]
+    life: Mapping[str, Decimal]
+    idle_metrics: int
+    metrics: int
+    secrets: int
+
+
+def count_notifications(lives: int = LIVES) -> Notifications:
+    """Play an hour of nothing and the lives of licences, one after the other, and return what each asks for.
+
+    Raises RuntimeError when a buyer was told something else than expected: the counts would be worth nothing.
+    """
+    tier = NotificationsTier(START)
+    tier.pass_minutes(60)
+    begun = _notification_totals(tier)
+    tier.pass_minutes(60)
+    idle, idle_metrics = _notification_totals(tier), _metrics_of(tier.recorder)
+    for _ in range(lives):
+        tier.live()
+    ended = _notification_totals(tier)
+    hours = Decimal(lives * MINUTES_OF_A_LIFE) / 60
+    hour = {name: idle[name] - begun[name] for name in idle}
+    return Notifications(
+        idle_hour=hour,
+        life={name: (ended[name] - idle[name] - hours * hour[name]) / lives for name in ended},
+        idle_metrics=idle_metrics,
+        metrics=_metrics_of(tier.recorder),
+        secrets=len(tier.secrets_read),
+    )
+
+
+def _notification_totals(tier: NotificationsTier) -> dict[str, Decimal]:
+    seconds = {
+        function: runs * SECONDS_A_RUN + tier.calls[function] * SECONDS_A_CALL
+        for function, runs in tier.runs.items()
+    }
+    seconds["notification-sender"] += len(tier.mails) * SECONDS_A_MAIL
+    logged = _logged(tier.recorder) + sum(tier.runs.values()) * LOG_BYTES_A_RUN
+    return {
+        "mails": Decimal(len(tier.mails)),
+        "bus_events": Decimal(tier.bus_events),
+        "secret_calls": Decimal(tier.secret_calls),
+        "queue_requests": Decimal(tier.queue_requests),
+        "api_requests": Decimal(tier.http_requests),
+        "inspected": Decimal(tier.http_requests),
+        "write_units": tier.units("write"),
+        "read_units": tier.units("read"),
+        "stored_gb": Decimal(tier.stored_bytes()) / 10**9,
+        "runs": Decimal(sum(tier.runs.values())),
+        "gb_seconds": sum((value * MEMORY_MIB[name] / 1024 for name, value in seconds.items()), Decimal(0)),
+        "log_gb": Decimal(logged + tier.http_requests * ACCESS_LOG_BYTES) / 10**9,
+    }
+
+
+def notifications_month(counted: Notifications, licenses: int, made: Mapping[str, int]) -> dict[str, Decimal]:
+    """Return the quantities of a month in which ``licenses`` licences live from purchase to end."""
+    hours = HOURS_A_DAY * DAYS_A_MONTH
+    month = {name: counted.idle_hour[name] * hours + each * licenses for name, each in counted.life.items()}
+    fixed = {name: Decimal(value) for name, value in made.items()}
+    month["queue_requests"] += fixed.pop("polled_queues") * IDLE_POLLS_A_MINUTE * 60 * hours
+    # What lies there after a year of such months.
+    month["stored_gb"] *= MONTHS_KEPT
+    metrics = counted.metrics if licenses else counted.idle_metrics
+    return {**month, **fixed, "metrics": Decimal(metrics), "secrets": Decimal(counted.secrets)}
+
+
 def made_by_modules(
     modules: Iterable[str] = ("events", "metering"), root: Path = REPOSITORY
 ) -> dict[str, int]:
     """Return how many alarms and dashboards modules make, what the counted month has switched off apart."""
-    made = {"alarms": 0, "dashboards": 0}
-    for module in modules:
-        for path in sorted((root / "modules" / module).glob("*.tf")):
-            content = _parsed(path)
-            for block in content.get("locals", []):
-                names = [str(name).strip('"') for name in block.get("alarm_keys", [])]
-                made["alarms"] += sum(not name.startswith(SWITCHED_OFF) for name in names)
-            made["dashboards"] += sum('"create_dashboard"' in block for block in content.get("variable", []))
-    return made
+    names = list(modules)
+    variables = _blocks(names, root, "variable", "create_dashboard")
+    return {
+        "alarms": sum(not name.startswith(SWITCHED_OFF) for name in _alarms(names, root)),
+        "dashboards": sum('"create_dashboard"' in block for block in variables),
+    }
 
 
 def made_by_registration(root: Path = REPOSITORY) -> dict[str, int]:
     """Return what the registration module makes that is paid for by the month."""
     acls = [
         body
-        for block in _parsed(root / "modules" / "registration" / "waf.tf")["resource"]
+        for block in _blocks(["registration"], root, "resource", "aws_wafv2_web_acl")
         for kind, named in block.items()
         if kind.strip('"') == "aws_wafv2_web_acl"
         for name, body in named.items()
@@ -536,9 +595,55 @@ def made_by_registration(root: Path = REPOSITORY) -> dict[str, int]:
     return {**made_by_modules(["registration"], root), "web_acls": len(acls), "rules": rules}
 
 
-def _parsed(path: Path) -> dict[str, Any]:
-    with path.open(encoding="utf-8") as file:
-        content: dict[str, Any] = hcl2.load(file)
+def made_by_notifications(root: Path = REPOSITORY) -> dict[str, int]:
+    """Return what notifications make that is paid for by the month, and how many queues they poll.
+
+    In the events and registration modules they switch on alarms, which are counted here.
+    """
+    module = ["notifications"]
+    made = made_by_modules(module, root)
+    switched_on = [
+        name for name in _alarms(["events", "registration"], root) if name.startswith(SWITCHED_OFF)
+    ]
+    keys = [
+        kind
+        for block in _blocks(module, root, "resource", "aws_kms_key")
+        for kind in block
+        if kind.strip('"') == "aws_kms_key"
+    ]
+    sources = [
+        source
+        for block in _blocks(module, root, "locals", "event_sources")
+        for source in block.get("event_sources", {}).values()
+        # By function: an expression, a map of sources, or nothing.
+        if source
+    ]
+    return {
+        **made,
+        "alarms": made["alarms"] + len(switched_on),
+        "keys": len(keys),
+        "polled_queues": len(sources),
+    }
+
+
+def _alarms(modules: Iterable[str], root: Path) -> list[str]:
+    """Return the keys of the alarms that modules make."""
+    blocks = _blocks(modules, root, "locals", "alarm_keys")
+    return [str(name).strip('"') for block in blocks for name in block.get("alarm_keys", [])]
+
+
+def _blocks(modules: Iterable[str], root: Path, kind: str, word: str) -> Iterator[dict[str, Any]]:
+    """Return the blocks of a kind in the files that hold ``word``: to parse all of them takes seconds."""
+    for module in modules:
+        for path in sorted((root / "modules" / module).glob("*.tf")):
+            text = path.read_text(encoding="utf-8")
+            if word in text:
+                yield from _parsed(text).get(kind, [])
+
+
+@cache
+def _parsed(text: str) -> dict[str, Any]:
+    content: dict[str, Any] = hcl2.loads(text)
     return content
 
 
@@ -562,26 +667,34 @@ def operations_section(months: Mapping[int, Mapping[str, Decimal]]) -> str:
     return _table(["a month", *(_licenses(n) for n in months), "unit"], rows)
 
 
-def registration_operations_section(
-    one: Mapping[str, Decimal], months: Mapping[int, Mapping[str, Decimal]]
+def operations_by_piece(
+    prices: Mapping[str, Price],
+    piece: tuple[str, Mapping[str, Decimal]],
+    months: Mapping[int, Mapping[str, Decimal]],
 ) -> str:
-    """Return the table of what registrations ask for: one, and those of a month."""
+    """Return the table of what is asked for: by one ``piece`` (its name and quantities), and in a month."""
+    name_of_piece, one = piece
     rows = [
         [
             price.what,
-            _number(one[name]) if name in one and name not in {"metrics", "stored_gb"} else "",
+            _number(one[name]) if name in one and name not in _NOT_BY_PIECE else "",
             *(_number(month[name]) for month in months.values()),
             price.unit,
         ]
-        for name, price in _registration_prices().items()
+        for name, price in prices.items()
     ]
-    columns = ["a month", "a registration", *(_licenses(n) for n in months), "unit"]
-    return _table(columns, rows)
+    return _table(["a month", name_of_piece, *(_licenses(n) for n in months), "unit"], rows)
 
 
-def registration_bill_section(one: Mapping[str, Decimal], months: Mapping[int, Mapping[str, Decimal]]) -> str:
-    """Return the table of what registrations cost."""
-    prices = _registration_prices()
+def bill_by_piece(
+    prices: Mapping[str, Price],
+    pieces: Mapping[str, Mapping[str, Decimal]],
+    months: Mapping[int, Mapping[str, Decimal]],
+) -> str:
+    """Return the table of what months cost, and what of it each of ``pieces`` is, by what it is called.
+
+    ``months`` are those of so many licences; one of none has no pieces.
+    """
 
     def cost(name: str, quantity: Decimal) -> Decimal:
         return quantity * prices[name].dollars / prices[name].per
@@ -592,11 +705,14 @@ def registration_bill_section(one: Mapping[str, Decimal], months: Mapping[int, M
     ]
     totals = [sum((cost(name, month[name]) for name in prices), Decimal(0)) for month in months.values()]
     rows.append(["**Sum**", *(f"**${total:,.2f}**" for total in totals)])
-    by_the_piece = sum(
-        (cost(name, one[name]) for name in one if name not in {"metrics", "stored_gb"}), Decimal(0)
-    )
-    rows.append(["of it for each registration", *[f"${by_the_piece:,.6f}"] * len(months)])
+    for label, one in pieces.items():
+        each = sum((cost(name, one[name]) for name in one if name not in _NOT_BY_PIECE), Decimal(0))
+        rows.append([f"of it for {label}", *(f"${each:,.6f}" if n else "" for n in months)])
     return _table(["US dollars a month", *(_licenses(n) for n in months)], rows)
+
+
+#: Paid for by the month, however many there were.
+_NOT_BY_PIECE: Final = frozenset({"metrics", "stored_gb"})
 
 
 def _registration_prices() -> dict[str, Price]:
@@ -610,6 +726,20 @@ def _registration_prices() -> dict[str, Price]:
     }
 
 
+def _notification_prices() -> dict[str, Price]:
+    shared = ("write_units", "read_units", "stored_gb", "runs", "gb_seconds", "log_gb")
+    monthly = ("metrics", "alarms", "dashboards")
+    return {
+        **{name: NOTIFICATION_PRICES[name] for name in ("mails", "bus_events")},
+        "queue_requests": PRICES["queue_requests"],
+        "secret_calls": NOTIFICATION_PRICES["secret_calls"],
+        **{name: REGISTRATION_PRICES[name] for name in ("api_requests", "inspected")},
+        **{name: PRICES[name] for name in shared},
+        **{name: NOTIFICATION_PRICES[name] for name in ("secrets", "keys")},
+        **{name: PRICES[name] for name in monthly},
+    }
+
+
 def prices_section() -> str:
     """Return the table of prices."""
     rows = [
@@ -618,7 +748,7 @@ def prices_section() -> str:
             f"${price.dollars}",
             f"{price.per:,} {price.unit if price.per > 1 else price.unit.removesuffix('s')}",
         ]
-        for price in [*PRICES.values(), *REGISTRATION_PRICES.values()]
+        for price in [*PRICES.values(), *REGISTRATION_PRICES.values(), *NOTIFICATION_PRICES.values()]
     ]
     return _table(["price", "US dollars", "for"], rows)
 
@@ -693,8 +823,23 @@ def registration_sections() -> dict[str, str]:
     one, fixed = count_registration(), made_by_registration()
     months = {licenses: registration_month(one, licenses, fixed) for licenses in SHOWN}
     return {
-        "registration operations": registration_operations_section(one, months),
-        "registration bill": registration_bill_section(one, months),
+        "registration operations": operations_by_piece(
+            _registration_prices(), ("a registration", one), months
+        ),
+        "registration bill": bill_by_piece(_registration_prices(), {"each registration": one}, months),
+    }
+
+
+def notification_sections() -> dict[str, str]:
+    """Count notifications and return the tables about them, by name; the first month has no licence."""
+    counted, made, prices = count_notifications(), made_by_notifications(), _notification_prices()
+    months = {licenses: notifications_month(counted, licenses, made) for licenses in (0, *SHOWN)}
+    life = counted.life
+    mail = {name: value / len(MAILS_OF_A_LIFE) for name, value in life.items()}
+    pieces = {"each licence's life": life, "each mail": mail}
+    return {
+        "notification operations": operations_by_piece(prices, ("a licence's life", life), months),
+        "notification bill": bill_by_piece(prices, pieces, months),
     }
 
 
@@ -705,6 +850,7 @@ def render(text: str, months: Mapping[int, Mapping[str, Decimal]]) -> str:
         "prices": prices_section(),
         "bill": bill_section(months),
         **registration_sections(),
+        **notification_sections(),
     }
     for name, body in sections.items():
         text = replace_section(text, name, body)
@@ -712,6 +858,8 @@ def render(text: str, months: Mapping[int, Mapping[str, Decimal]]) -> str:
 
 
 def _licenses(number: int) -> str:
+    if number == 0:
+        return "no licence"
     return f"{number:,} licence{'' if number == 1 else 's'}"
 
 

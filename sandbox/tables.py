@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from awsmp.domain.ledger import LEDGER_SORT_KEY
+from awsmp.domain.notifications.store import WORK_INDEX
 from awsmp.domain.rows import ROW_SORT_KEY
 
 
@@ -44,6 +45,12 @@ def usage_table(name: str) -> dict[str, Any]:
 def aggregated_usage_table(name: str) -> dict[str, Any]:
     """Return the request for the aggregated-usage table."""
     return _table(name, ("licenseArn", LEDGER_SORT_KEY), _PENDING_INDEX)
+
+
+def notifications_table(name: str) -> dict[str, Any]:
+    """Return the request for the notifications table."""
+    index = {WORK_INDEX: (("workQueue", "dueAt"), {"ProjectionType": "KEYS_ONLY"})}
+    return _table(name, ("pk", "sk"), index)
 
 
 _PENDING_INDEX: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.costs import made_by_registration
+from sandbox.costs import made_by_notifications, made_by_registration
 from sandbox.module_docs import MODULES, ROLES_FILE, policies_of, roles_document
 from tests.terraform.tool import ModuleTest
 
@@ -31,4 +31,29 @@ def test_the_costs_count_what_a_deployed_registration_is_paid_for_by_the_month(
         "dashboards": sum(each.type == "aws_cloudwatch_dashboard" for each in resources),
         "web_acls": 1,
         "rules": len(acl.values["rule"]),
+    }
+
+
+def test_the_costs_count_what_deployed_notifications_are_paid_for_by_the_month(
+    notifications: ModuleTest, events: ModuleTest, registration: ModuleTest
+) -> None:
+    resources = notifications.states["ses"]
+
+    def number(states: ModuleTest, run: str, kind: str) -> int:
+        return len(states.states[run].of_type(kind))
+
+    alarm = "aws_cloudwatch_metric_alarm"
+    assert made_by_notifications() == {
+        "alarms": number(notifications, "ses", alarm)
+        + number(events, "forwarding", alarm)
+        - number(events, "plain", alarm)
+        + number(registration, "verifying", alarm)
+        - number(registration, "regional", alarm),
+        "dashboards": number(notifications, "ses", "aws_cloudwatch_dashboard"),
+        "keys": number(notifications, "ses", "aws_kms_key"),
+        # A stream is polled for nothing; its mapping has another name.
+        "polled_queues": sum(
+            ".aws_lambda_event_source_mapping.this[" in each.address
+            for each in resources.of_type("aws_lambda_event_source_mapping")
+        ),
     }

@@ -12,30 +12,38 @@ from typing import Any
 import hcl2
 import pytest
 
-from sandbox import costs
+from sandbox import costs, notifications_tier, tables
+from sandbox.billing_meter import BillingMeter
 from sandbox.costs import (
     DOCUMENT,
     MEMORY_MIB,
+    NOTIFICATION_PRICES,
     PRICES,
     REGISTRATION_PRICES,
     SHOWN,
-    BillingMeter,
+    Notifications,
     Operations,
     bill_section,
     count_day,
     count_hour,
+    count_notifications,
     count_registration,
     dollars,
     made_by_modules,
+    made_by_notifications,
     made_by_registration,
     month_of,
     months_shown,
+    notification_sections,
+    notifications_month,
     operations_section,
     prices_section,
     registration_sections,
 )
 from sandbox.memory_aws.clock import ManualClock
 from sandbox.memory_aws.dynamodb import MemoryDynamoDB
+from sandbox.notifications_tier import MAILS_OF_A_LIFE
+from tests.unit.notifications.world import notifications_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -198,9 +206,12 @@ def test_a_page_read_is_rounded_up_and_an_index_costs_half(label: str, size: int
     assert meter.units("read") == Decimal(units)
 
 
-def test_the_in_memory_tables_charge_an_item_and_its_index_entry() -> None:
+@pytest.mark.parametrize(("transactions", "units"), [(False, 3), (True, 5)])
+def test_the_in_memory_tables_charge_an_item_twice_in_a_transaction_and_its_index_entry_once(
+    *, transactions: bool, units: int
+) -> None:
     backend = MemoryDynamoDB(ManualClock())
-    client = backend.client(meter=(meter := BillingMeter()))
+    client = backend.client(meter=(meter := BillingMeter(transactions=transactions)))
     client.create_table(
         TableName="rows",
         KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
@@ -218,12 +229,14 @@ def test_the_in_memory_tables_charge_an_item_and_its_index_entry() -> None:
         BillingMode="PAY_PER_REQUEST",
     )
 
-    client.put_item(
-        TableName="rows", Item={"key": {"S": "a"}, "pending": {"S": "x"}, "more": {"S": "y" * 2000}}
-    )
+    item = {"key": {"S": "a"}, "pending": {"S": "x"}, "more": {"S": "y" * 2000}}
+    if transactions:
+        client.transact_write_items(TransactItems=[{"Put": {"TableName": "rows", "Item": item}}])
+    else:
+        client.put_item(TableName="rows", Item=item)
 
     # The item takes two kibibytes, its entry in the index one.
-    assert meter.units("write") == 3
+    assert meter.units("write") == units
 
 
 def test_so_many_hours_are_so_many_times_as_much_of_all_but_the_number_of_metrics() -> None:
@@ -255,6 +268,11 @@ def test_memory_is_what_the_modules_set() -> None:
     }
     events = (ROOT / "modules/events/main.tf").read_text()
     assert "lookup(var.lambda.memory_mib, each.key, 256)" in events
+    forwarding = (ROOT / "modules/events/forwarding.tf").read_text()
+    assert 'lookup(var.lambda.memory_mib, "subscriber-forwarder", 256)' in forwarding
+    notifications = (ROOT / "modules/notifications/main.tf").read_text()
+    assert "lookup(var.lambda.memory_mib, each.key, 256)" in notifications
+    assert {MEMORY_MIB[name] for name in MEMORY_MIB if name.startswith("notification-")} == {256}
 
 
 def test_alarms_and_dashboards_are_counted_in_the_modules() -> None:
@@ -311,6 +329,160 @@ def test_what_the_registration_module_makes_is_counted_in_it() -> None:
     assert (made["web_acls"], made["rules"]) == (1, 4)
     assert made["alarms"] >= 8
     assert made["dashboards"] == 1
+
+
+# --- Notifications ------------------------------------------------------------------------------------------
+
+
+@cache
+def counted() -> Notifications:
+    return count_notifications()
+
+
+def test_a_licences_life_is_made_of_its_mails_and_of_the_changes_that_lead_to_them() -> None:
+    life = counted().life
+
+    # The row: bought, registered, set to end, deprovisioned, ended, finalised. The last concerns no notice.
+    row_changes, billing_events = 6, 2
+    # The profile: registered, a link offered, the address verified, which is the one that is told.
+    profile_changes, verified = 3, 1
+    taken_in = row_changes - 1 + verified + billing_events
+    pages = 2
+    assert life["mails"] == len(MAILS_OF_A_LIFE) == 6
+    assert life["bus_events"] == row_changes - 1 + verified
+    # Sent, received, deleted.
+    assert life["queue_requests"] == 3 * taken_in
+    assert life["api_requests"] == life["inspected"] == pages
+    # The page's button is checked with the keys; opening it is not.
+    assert life["secret_calls"] == 1
+    assert life["runs"] == row_changes + profile_changes + taken_in + pages
+    # A mail's entry and delivery: queued, claimed, resolved, begun, sent, ended; all in transactions.
+    assert life["write_units"] > 20 * life["mails"]
+
+
+def test_an_idle_hour_is_what_the_schedules_ask_for() -> None:
+    hour = counted().idle_hour
+    minutes, fives = 60, 12
+
+    assert hour["runs"] == minutes + fives
+    # What is due; what is stale, to be tried again or to be purged; and templates, read again like the keys.
+    assert hour["read_units"] == Decimal(minutes) / 2 + Decimal(3 * fives) / 2 + fives
+    assert hour["secret_calls"] == fives
+    asked = {"runs", "read_units", "secret_calls", "gb_seconds", "log_gb"}
+    assert {name for name, number in hour.items() if number} == asked
+    assert counted().secrets == 2
+    assert counted().idle_metrics == 1
+
+
+def test_one_licences_life_costs_what_each_of_several_costs() -> None:
+    one, several = count_notifications(1), counted()
+
+    assert (one.life, one.idle_hour, one.metrics) == (several.life, several.idle_hour, several.metrics)
+
+
+def test_the_table_that_is_counted_is_the_one_that_the_store_is_tested_with() -> None:
+    def attributes(request: dict[str, Any]) -> dict[str, Any]:
+        defined = sorted(each["AttributeName"] for each in request["AttributeDefinitions"])
+        return {**request, "AttributeDefinitions": defined}
+
+    assert attributes(tables.notifications_table("any")) == attributes(notifications_table("any"))
+
+
+def test_a_life_in_which_a_buyer_is_told_something_else_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notifications_tier, "MAILS_OF_A_LIFE", MAILS_OF_A_LIFE[:-1])
+
+    with pytest.raises(RuntimeError, match="subscription_canceled"):
+        count_notifications(1)
+
+
+def test_the_items_that_a_transaction_only_checks_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications_tier.NotificationsTier, "_check", lambda *_: None)
+
+    # One for each mail: its delivery is begun while its entry is the run's own.
+    assert counted().life["write_units"] - count_notifications(1).life["write_units"] == 2 * len(
+        MAILS_OF_A_LIFE
+    )
+
+
+def test_a_month_of_notifications_is_its_hours_its_lives_and_the_polls_of_its_queues() -> None:
+    made = {"alarms": 3, "dashboards": 1, "keys": 1, "polled_queues": 2}
+    hours, licenses = 24 * 30, 7
+
+    month, idle = (notifications_month(counted(), number, made) for number in (licenses, 0))
+
+    life, hour = counted().life, counted().idle_hour
+    for name in life.keys() - {"stored_gb", "queue_requests"}:
+        assert month[name] == hours * hour[name] + licenses * life[name], name
+        assert idle[name] == hours * hour[name], name
+    assert idle["queue_requests"] == 2 * 15 * 60 * hours
+    assert month["queue_requests"] - idle["queue_requests"] == licenses * life["queue_requests"]
+    assert month["stored_gb"] == 12 * licenses * life["stored_gb"]
+    assert [month[name] for name in ("alarms", "dashboards", "keys", "secrets")] == [3, 1, 1, 2]
+    assert [idle["metrics"], month["metrics"]] == [1, counted().metrics]
+
+
+def test_the_document_shows_what_notifications_do_and_cost() -> None:
+    """After a change of the notifications tier: ``python -m sandbox.costs write``."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+
+    for name, section in notification_sections().items():
+        assert table(text, name) == shown(section), name
+
+
+def test_the_document_lists_as_many_mails_as_are_counted() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    listed = (
+        text.partition("| what happens | what the buyer gets |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    )
+
+    assert len(listed) == len(MAILS_OF_A_LIFE)
+    assert "**six mails a licence and month**" in text
+    for place, licenses in enumerate((0, *SHOWN), start=2):
+        mails = column("notification operations", place)["SES mails"]
+        assert number(mails) == len(MAILS_OF_A_LIFE) * licenses
+
+
+def test_the_bill_of_notifications_follows_from_their_operations() -> None:
+    prices = {
+        price.what: price
+        for price in [*PRICES.values(), *REGISTRATION_PRICES.values(), *NOTIFICATION_PRICES.values()]
+    }
+    for place, licenses in enumerate((0, *SHOWN), start=1):
+        asked = column("notification operations", place + 1)
+        bill = column("notification bill", place)
+        # The first row is the heading, and the last two tell what of the sum a life and a mail are.
+        lines = list(bill)[1:-3]
+        assert set(lines) == set(list(asked)[1:])
+        for label in lines:
+            price = prices[label]
+            expected = number(asked[label]) * price.dollars / price.per
+            assert abs(number(bill[label]) - expected) <= Decimal("0.01"), (place, label)
+        assert abs(number(bill["**Sum**"]) - sum(number(bill[label]) for label in lines)) < Decimal("0.08")
+        if licenses:
+            life, mail = number(bill["of it for each licence's life"]), number(bill["of it for each mail"])
+            assert abs(life - mail * len(MAILS_OF_A_LIFE)) < Decimal("0.00001")
+            # What is sent is mostly SES's own price.
+            assert life / 2 < len(MAILS_OF_A_LIFE) * NOTIFICATION_PRICES["mails"].dollars / 1000 < life
+
+
+def test_what_notifications_make_is_counted_in_their_module_and_in_those_that_serve_them() -> None:
+    made = made_by_notifications()
+    served = {
+        module: re.findall(
+            rf'^    "((?:{"|".join(costs.SWITCHED_OFF)})[a-z-]+)",$',
+            (ROOT / "modules" / module / "alarms.tf").read_text(),
+            re.M,
+        )
+        for module in ("events", "registration")
+    }
+
+    assert all(served.values())
+    own = made_by_modules(["notifications"])
+    assert own["alarms"] >= 20
+    assert made["alarms"] == own["alarms"] + sum(map(len, served.values()))
+    assert (made["dashboards"], made["keys"], made["polled_queues"]) == (1, 1, 2)
 
 
 # --- The command --------------------------------------------------------------------------------------------
