@@ -1,8 +1,9 @@
 """Record the state of a release, for the upgrade tests: ``python -m tests.terraform.record_state VERSION``.
 
-Applies ``examples/registration`` (every module that has a table) of this checkout on the local emulator and
-writes ``tests/terraform/states/<VERSION>/registration.tfstate.json``. Run it once for each release, from the
-release's own commit, and never again for the same version: the file says what users of it have.
+Applies the examples ``registration`` and ``notifications`` of this checkout (between them every module that
+has a table) on the local emulator and writes ``tests/terraform/states/<VERSION>/<example>.tfstate.json``. Run
+it once for each release, from the release's own commit: a file that is there is left as it is, because it
+says what users of that version have.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import tempfile
 from pathlib import Path
 
 from sandbox.emulator import emulator
-from tests.terraform.tool import REPOSITORY, Terraform, Values, copy_repository
+from tests.terraform.tool import Terraform, Values, copy_repository
 
 STATES = Path(__file__).parent / "states"
-EXAMPLE = "registration"
+EXAMPLES = ("registration", "notifications")
 ACCOUNT = "111122223333"
 
 
@@ -38,24 +39,31 @@ def cleaned(text: str, checkout: Path) -> Values:
 
 
 def main(version: str) -> None:
-    """Apply the example and write its state."""
-    target = STATES / version / f"{EXAMPLE}.tfstate.json"
-    if target.exists():
-        raise SystemExit(f"{target.relative_to(REPOSITORY)} exists: a release is recorded once.")
+    """Apply the examples that are not recorded yet and write their states.
+
+    Raises SystemExit when all are.
+    """
+    targets = {name: STATES / version / f"{name}.tfstate.json" for name in EXAMPLES}
+    missing = {name: target for name, target in targets.items() if not target.exists()}
+    if not missing:
+        raise SystemExit(f"{version} is recorded: {', '.join(EXAMPLES)}. A release is recorded once.")
     with tempfile.TemporaryDirectory() as directory, emulator() as cloud:
         terraform = Terraform(Path(directory) / "config")
         checkout = copy_repository(Path(directory) / "checkout")
-        root = checkout / "examples" / EXAMPLE
-        terraform.init(root)
-        environment = {
-            "AWS_ACCESS_KEY_ID": ACCOUNT,
-            "AWS_ENDPOINT_URL": cloud.endpoint,
-            "AWS_SECRET_ACCESS_KEY": "none",
-        }
-        terraform.apply(root, environment=environment)
-        state = cleaned((root / "terraform.tfstate").read_text(), checkout)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
+        for name, target in missing.items():
+            root = checkout / "examples" / name
+            terraform.init(root)
+            environment = {
+                "AWS_ACCESS_KEY_ID": ACCOUNT,
+                "AWS_ENDPOINT_URL": cloud.endpoint,
+                "AWS_SECRET_ACCESS_KEY": "none",
+            }
+            terraform.apply(root, environment=environment)
+            state = cleaned((root / "terraform.tfstate").read_text(), checkout)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
+            # The next example makes tables of the same names.
+            cloud.reset()
 
 
 if __name__ == "__main__":

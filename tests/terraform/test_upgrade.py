@@ -16,24 +16,40 @@ from typing import Any
 
 import pytest
 
-from tests.terraform.record_state import STATES
+from tests.terraform.record_state import EXAMPLES, STATES
 from tests.terraform.tool import REPOSITORY, Terraform, Values, actions, copy_repository, go_offline
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("upgrade")]
 
 VERSIONS = sorted(path.name for path in STATES.iterdir())
-PUBLIC = ("events", "metering", "registration")
+PUBLIC = ("events", "metering", "notifications", "registration")
+
+#: The example in whose recorded state a module's tables are looked for.
+RECORDED_IN = {
+    "events": "registration",
+    "metering": "registration",
+    "notifications": "notifications",
+    "registration": "registration",
+}
+#: What each example has of the public modules, and how many tables they have.
+MODULES_OF = {
+    "registration": ("events", "metering", "registration"),
+    "notifications": ("events", "notifications", "registration"),
+}
+TABLES_OF = {"registration": 5, "notifications": 4}
 
 #: What loses data, messages, evidence or an address that buyers are sent to when it is destroyed.
 STATEFUL = {
     "aws_api_gateway_domain_name",
     "aws_api_gateway_rest_api",
     "aws_cloudfront_distribution",
+    "aws_cloudwatch_event_bus",
     "aws_cloudwatch_log_group",
     "aws_dynamodb_table",
     "aws_iam_role",
     "aws_kms_key",
     "aws_s3_bucket",
+    "aws_sns_topic",
     "aws_sqs_queue",
 }
 
@@ -73,19 +89,31 @@ def upgrade_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_repository(tmp_path_factory.mktemp("upgrade"))
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def released(request: pytest.FixtureRequest, terraform: Terraform, upgrade_checkout: Path) -> Path:
-    """The example of a release with the state that it left, and today's modules below it."""
-    root = upgrade_checkout / "examples" / f"from-{request.param}"
-    shutil.copytree(upgrade_checkout / "examples" / "registration", root)
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An example of a release with the state that it left, and today's modules below it."""
+
+    example: str
+    root: Path
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(version, example) for version in VERSIONS for example in EXAMPLES],
+    ids="-".join,
+)
+def released(request: pytest.FixtureRequest, terraform: Terraform, upgrade_checkout: Path) -> Released:
+    version, example = request.param
+    root = upgrade_checkout / "examples" / f"{example}-from-{version}"
+    shutil.copytree(upgrade_checkout / "examples" / example, root)
     go_offline(root)
-    shutil.copy(STATES / request.param / "registration.tfstate.json", root / "terraform.tfstate")
+    shutil.copy(STATES / version / f"{example}.tfstate.json", root / "terraform.tfstate")
     (root / "upstream").mkdir()
     (root / "upstream" / "main.tf").write_text(UPSTREAM_MODULE)
     (root / "upstream.tf").write_text(UPSTREAM)
     main = (root / "main.tf").read_text()
     main, count = re.subn(r'^(module "\w+" \{\n)', r"\1  depends_on = [module.upstream]\n", main, flags=re.M)
-    assert count == len(PUBLIC)
+    assert count == len(MODULES_OF[example])
     (root / "main.tf").write_text(main)
     state = json.loads((root / "terraform.tfstate").read_text())
     state["resources"].append(
@@ -110,21 +138,35 @@ def released(request: pytest.FixtureRequest, terraform: Terraform, upgrade_check
     )
     (root / "terraform.tfstate").write_text(json.dumps(state))
     terraform.init(root)
-    return root
+    return Released(example, root)
 
 
 @pytest.fixture(scope="module")
-def upgrade_plan(released: Path, terraform: Terraform) -> Values:
-    return terraform.plan_from_state(released)
+def upgrade_plan(released: Released, terraform: Terraform) -> Values:
+    return terraform.plan_from_state(released.root)
 
 
-def test_a_state_of_a_release_has_every_stateful_resource_and_no_path_of_a_machine() -> None:
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_state_of_a_release_has_every_stateful_resource_and_no_path_of_a_machine(example: str) -> None:
+    wanted = {"aws_dynamodb_table", "aws_sqs_queue", "aws_api_gateway_rest_api"}
+    if example == "notifications":
+        wanted |= {"aws_cloudwatch_event_bus", "aws_kms_key", "aws_sns_topic"}
     assert "0.1.0" in VERSIONS
     for version in VERSIONS:
-        text = (STATES / version / "registration.tfstate.json").read_text()
-        kinds = {resource["type"] for resource in json.loads(text)["resources"]}
-        assert {"aws_dynamodb_table", "aws_sqs_queue", "aws_api_gateway_rest_api"} <= kinds
+        text = (STATES / version / f"{example}.tfstate.json").read_text()
+        resources = json.loads(text)["resources"]
+        assert wanted <= {resource["type"] for resource in resources}
+        assert {resource["module"].split(".")[1] for resource in resources if "module" in resource} == set(
+            MODULES_OF[example]
+        )
         assert not re.search(r'"/(tmp|home|root|work|Users|var)/', text)
+
+
+def test_the_recorded_examples_have_every_public_module() -> None:
+    assert {module for example in EXAMPLES for module in MODULES_OF[example]} == set(PUBLIC)
+    assert {path.parent.name for path in (REPOSITORY / "modules").glob("*/variables.common.tf")} == set(
+        PUBLIC
+    )
 
 
 def test_an_upgrade_destroys_and_replaces_nothing_stateful(upgrade_plan: Values) -> None:
@@ -139,22 +181,22 @@ def test_an_upgrade_destroys_and_replaces_nothing_stateful(upgrade_plan: Values)
     assert lost == {}
 
 
-def test_a_table_that_exists_is_not_touched_by_an_upgrade(upgrade_plan: Values) -> None:
+def test_a_table_that_exists_is_not_touched_by_an_upgrade(released: Released, upgrade_plan: Values) -> None:
     tables = {
         change["address"]: change["change"]["actions"]
         for change in upgrade_plan["resource_changes"]
         if change["type"] == "aws_dynamodb_table"
     }
 
-    assert len(tables) == 5
+    assert len(tables) == TABLES_OF[released.example]
     assert set(map(tuple, tables.values())) == {("no-op",)}
 
 
 def test_a_change_of_an_upstream_module_adds_nothing_to_the_plan(
-    released: Path, upgrade_plan: Values, terraform: Terraform
+    released: Released, upgrade_plan: Values, terraform: Terraform
 ) -> None:
-    """``depends_on`` defers every data source of the three modules."""
-    changed = actions(terraform.plan_from_state(released, "-var=generation=2"))
+    """``depends_on`` defers every data source of the example's modules."""
+    changed = actions(terraform.plan_from_state(released.root, "-var=generation=2"))
 
     assert changed.pop("module.upstream.terraform_data.this") == ["update"]
     assert changed == actions(upgrade_plan)
@@ -184,9 +226,40 @@ SUBSCRIBERS_OF_ANOTHER = {
 }
 PAGE = {"product_name": "Example", "seller_name": "Example Corp.", "support_email": "support@example.com"}
 SECRET = "arn:aws:secretsmanager:us-east-1:111122223333:secret:verification-AbCdEf"
+SECRET_WITH_KEY = {
+    "arn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:own-AbCdEf",
+    "kms_key_arn": KEYS[0]["arn"],
+}
 BUS = {"arn": "arn:aws:events:us-east-1:111122223333:event-bus/mail"}
 ACL = "arn:aws:wafv2:us-east-1:111122223333:{}/webacl/own/1234abcd"
 CERTIFICATE = {"arn": "arn:aws:acm:us-east-1:111122223333:certificate/1234abcd"}
+
+PROFILES, PROFILES_OF_ANOTHER = (
+    {
+        "arn": f"arn:aws:dynamodb:us-east-1:111122223333:table/{name}",
+        "name": name,
+        "region": "us-east-1",
+        "stream_arn": f"arn:aws:dynamodb:us-east-1:111122223333:table/{name}/stream/2026-11-01T00:00:00.000",
+        **more,
+    }
+    for name, more in {
+        "awsmp-1example2product3code4567-customer-profile": {"verify_url": "https://buy.example.com/verify"},
+        "other": {"kms_key_arn": KEYS[0]["arn"]},
+    }.items()
+)
+LABELS = {
+    "product": "Example Analytics",
+    "plan": "Standard",
+    "seller": "Example Corp.",
+    "support": "support@example.com",
+}
+SES: Values = {
+    "type": "ses",
+    "ses": {"identity_arn": "arn:aws:ses:us-east-1:111122223333:identity/example.com"},
+}
+SMTP = {"type": "smtp", "smtp": {"host": "smtp.example.com", "port": 465, "security": "implicit"}}
+STARTTLS = {"type": "smtp", "smtp": {"host": "mail.example.com", "port": 587, "security": "starttls"}}
+TEMPLATE = {"subject": "About {product}", "text": "Your plan is {plan}."}
 
 #: What each module is given in the recorded deployment.
 BASES: dict[str, Values] = {
@@ -195,6 +268,16 @@ BASES: dict[str, Values] = {
         "metering_mode": "dry-run",
         "product_code": "1example2product3code4567",
         "subscribers_table": SUBSCRIBERS,
+    },
+    "notifications": {
+        "customer_profile_tables": {"1example2product3code4567": PROFILES},
+        "labels": LABELS,
+        "pepper_secret": {"arn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:pepper-AbCdEf"},
+        "portal_url": "https://app.example.com/billing",
+        "sender": "billing@example.com",
+        "subscribers_table": SUBSCRIBERS,
+        "transport": SES,
+        "verification_secret": {"arn": SECRET},
     },
     "registration": {
         "manage_api_gateway_account": True,
@@ -259,6 +342,53 @@ FLIPS: dict[str, dict[str, list[Values]]] = {
         "usage_table_ttl_days": [{"usage_table_ttl_days": days} for days in (0, 10, 4000)],
         "writer_principal_arns": [{"writer_principal_arns": ["arn:aws:iam::444455556666:role/writer"]}],
     },
+    "notifications": {
+        "billing_event_principal_arns": [
+            {"billing_event_principal_arns": ["arn:aws:iam::444455556666:role/billing"]}
+        ],
+        "customer_profile_tables": [
+            {"customer_profile_tables": {"other": PROFILES_OF_ANOTHER}},
+            {"customer_profile_tables": {"a": PROFILES, "b": PROFILES_OF_ANOTHER}},
+        ],
+        "event_forwarder_principal_arns": [
+            {"event_forwarder_principal_arns": ["arn:aws:iam::444455556666:root"]}
+        ],
+        "feedback_retention_days": [{"feedback_retention_days": days} for days in (1, 3650)],
+        "labels": [
+            {"labels": LABELS | {"product": "Example Reports", "support": "https://example.com/help"}}
+        ],
+        "notification_max_age_days": [{"notification_max_age_days": days} for days in (1, 30)],
+        "notification_max_attempts": [{"notification_max_attempts": attempts} for attempts in (1, 100)],
+        "pepper_secret": [{"pepper_secret": SECRET_WITH_KEY}],
+        "portal_url": [{"portal_url": "https://portal.example.com/"}],
+        "product_labels": [
+            {"product_labels": {"old": {"product": "Old", "portal_url": "https://example.com/"}}}
+        ],
+        "reserved_concurrency": [{"reserved_concurrency": {"notification-sender": 2}}],
+        "roles": [{"roles": {"notification-sender": {"arn": "arn:aws:iam::111122223333:role/own"}}}],
+        "run_batch_size": [{"run_batch_size": size} for size in (1, 1000)],
+        "send_timeout_seconds": [
+            {"send_timeout_seconds": 26},
+            {"send_timeout_seconds": 120},
+            {"send_timeout_seconds": 6, "transport": SMTP},
+        ],
+        "sender": [{"sender": "notices@mail.example.com"}],
+        "smtp_credentials_secret": [{"smtp_credentials_secret": SECRET_WITH_KEY, "transport": STARTTLS}],
+        "stale_claim_minutes": [{"stale_claim_minutes": minutes} for minutes in (1, 1440)],
+        "subscribers_table": [{"subscribers_table": SUBSCRIBERS_OF_ANOTHER}],
+        "template_details": [{"template_details": {"en": "{product} ({plan}): {portal_url}"}}],
+        "templates": [{"templates": {"payment_failed": {"en": TEMPLATE, "pt-br": TEMPLATE}}}],
+        "transport": [
+            {"transport": {"type": "ses", "ses": SES["ses"] | {"require_tls": False}}},
+            {"transport": SMTP},
+            {"transport": STARTTLS},
+        ],
+        "verification_lifetime_hours": [{"verification_lifetime_hours": hours} for hours in (1, 168)],
+        "verification_secret": [
+            {"verification_secret": SECRET_WITH_KEY},
+            {"verification_secret": None, "customer_profile_tables": {"other": PROFILES_OF_ANOTHER}},
+        ],
+    },
     "registration": {
         "address_verification": [{"address_verification": {"secret": {"arn": SECRET}}}],
         "allowed_origins": [{"allowed_origins": ["https://buy.example.com"]}],
@@ -295,6 +425,10 @@ FLIPS: dict[str, dict[str, list[Values]]] = {
 }
 
 
+#: Inputs of which a listed value is no whole one: the whole ones are above, with every listed value in one.
+IN_PARTS = {"transport"}
+
+
 def variables_of(module: str) -> dict[str, str]:
     """Return the bodies of a module's variables by name."""
     return {
@@ -318,7 +452,11 @@ def variants_of(module: str) -> dict[str, Values]:
     found: dict[str, Values] = {"base": {}}
     for name, body in variables_of(module).items():
         for number, values in enumerate(
-            [*listed(name, body), *FLIPS[""].get(name, []), *FLIPS[module].get(name, [])]
+            [
+                *(listed(name, body) if name not in IN_PARTS else []),
+                *FLIPS[""].get(name, []),
+                *FLIPS[module].get(name, []),
+            ]
         ):
             found[f"{name}={number}"] = values
     return {key: BASES[module] | values for key, values in found.items()}
@@ -389,11 +527,14 @@ def flips(request: pytest.FixtureRequest, terraform: Terraform, upgrade_checkout
     (root / "main.tf").write_text(text)
     go_offline(root)
     terraform.init(root)
-    recorded = json.loads((STATES / request.param / "registration.tfstate.json").read_text())
+    recorded = {
+        example: json.loads((STATES / request.param / f"{example}.tfstate.json").read_text())["resources"]
+        for example in EXAMPLES
+    }
     tables = {
         module: [
             resource
-            for resource in recorded["resources"]
+            for resource in recorded[RECORDED_IN[module]]
             if resource.get("module") == f"module.{module}"
             and (
                 resource["type"] == "aws_dynamodb_table"
@@ -412,6 +553,22 @@ def test_every_input_but_names_is_flipped(module: str) -> None:
     assert flipped == variables_of(module).keys() - NAMES
 
 
+def test_an_input_given_in_parts_is_flipped_to_every_value_that_its_rules_list() -> None:
+    bodies = {
+        (module, name): body
+        for module in PUBLIC
+        for name, body in variables_of(module).items()
+        if name in IN_PARTS
+    }
+
+    assert {name for _, name in bodies} == IN_PARTS
+    for (module, name), body in bodies.items():
+        given = [values[name] for values in FLIPS[module][name]]
+        parts = [value[name] for value in listed(name, body)]
+        assert parts
+        assert [part for part in parts if not any(part.items() <= whole.items() for whole in given)] == []
+
+
 def test_flipping_an_input_and_back_replaces_no_table(flips: Flips) -> None:
     there = flips.plan(flips.variants, {})
     changed = {change["address"]: change["change"] for change in there["resource_changes"]}
@@ -426,6 +583,14 @@ def test_flipping_an_input_and_back_replaces_no_table(flips: Flips) -> None:
     assert tables['module.metering["usage_table_ttl_days=0"].aws_dynamodb_table.usage']["actions"] == [
         "update"
     ]
+    tagged = {address: change["actions"] for address, change in tables.items() if '["tags=0"]' in address}
+    assert tagged == {
+        f'module.{module}["tags=0"].aws_dynamodb_table.{resource["name"]}': ["update"]
+        for module in PUBLIC
+        for resource in flips.tables[module]
+        if resource["type"] == "aws_dynamodb_table"
+    }
+    assert 'module.notifications["tags=0"].aws_dynamodb_table.notifications' in tagged
 
     after = {
         address: with_unknowns_from(change["before"], change["after"], change["after_unknown"])
