@@ -25,6 +25,8 @@
 * Connections stay open until the client closes them. The emulator's web server closes what was idle for 75
   seconds, even if a request has just come: it is carried out and never answered, and the client, which waits
   longer for others, sends it again. A permission of a function that "already exists" was such a request.
+* What Terraform sends again, because it had no answer in time, is answered as the first time if that was a
+  success: on a busy machine answers are lost, and what was made then "already exists".
 * Lambda workers end with the emulator.
 
 MiniStack's internals are used: a name that a release has renamed fails the start.
@@ -45,7 +47,7 @@ import tempfile
 import threading
 import types
 import zipfile
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +67,9 @@ _QUIET_LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.01
 #: Longer than any client keeps a connection that it does not use.
 _IDLE_SECONDS: Final = 86_400.0
+#: Answers that may be repeated; a client repeats within minutes.
+_KEPT_ANSWERS: Final = 5_000
+_FIRST_REFUSAL: Final = 300
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -416,6 +421,55 @@ def never_close_idle_connections(config: Any) -> None:
     _replace(config, "keep_alive_timeout", property(lambda _: _IDLE_SECONDS, lambda *_: None))
 
 
+class AnsweredOnce:
+    """The gateway, for a client that repeats what was not answered: carried out once, answered every time.
+
+    The attempts of one call carry the same id (``amz-sdk-invocation-id``). Only successes are repeated: a
+    client that has read a refusal and tries again wants another answer.
+    """
+
+    def __init__(self, gateway: Application, client: bytes) -> None:
+        """Repeat answers for clients whose ``User-Agent`` contains ``client``."""
+        self._gateway = gateway
+        self._client = client
+        self._answers: OrderedDict[bytes, asyncio.Future[list[MutableMapping[str, Any]]]] = OrderedDict()
+        #: How often an answer was repeated.
+        self.repeated = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        headers = dict(scope.get("headers", ()))
+        call = headers.get(b"amz-sdk-invocation-id")
+        if call is None or self._client not in headers.get(b"user-agent", b""):
+            await self._gateway(scope, receive, send)
+            return
+        known = self._answers.get(call)
+        if known is not None and (answer := await asyncio.shield(known)):
+            self.repeated += 1
+            for message in answer:
+                await send(message)
+            return
+        await self._first(call, scope, receive, send)
+
+    async def _first(self, call: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        future: asyncio.Future[list[MutableMapping[str, Any]]] = asyncio.get_running_loop().create_future()
+        self._answers[call] = future
+        if len(self._answers) > _KEPT_ANSWERS:
+            self._answers.popitem(last=False)
+        answer: list[MutableMapping[str, Any]] = []
+
+        async def kept(message: MutableMapping[str, Any]) -> None:
+            answer.append(message)
+            await send(message)
+
+        try:
+            await self._gateway(scope, receive, kept)
+        finally:
+            succeeded = bool(answer) and answer[0].get("status", 500) < _FIRST_REFUSAL
+            whole = bool(answer) and not answer[-1].get("more_body", False)
+            future.set_result(answer if succeeded and whole else [])
+
+
 class ControlPlane:
     """The gateway, with the sandbox's own paths in front."""
 
@@ -431,7 +485,7 @@ class ControlPlane:
         access: Callable[[], list[dict[str, Any]]],
         mails: Callable[[], list[dict[str, Any]]],
     ) -> None:
-        self._gateway = gateway
+        self._gateway = AnsweredOnce(gateway, b"Terraform")
         self._clock = clock
         self._activity = activity
         self._invocations = invocations
@@ -468,6 +522,7 @@ class ControlPlane:
             "swept": dict(self._activity.swept),
             "runs": dict(self._activity.runs),
             "failures": dict(self._activity.failures),
+            "repeated_answers": self._gateway.repeated,
         }
 
     async def _move(self, request: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -486,9 +487,11 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     (root / "beside.tf").write_text(_BESIDE + TIER)
     (root / "mode_override.tf").write_text(_OVERRIDE)
     terraform.init(root)
-    with LocalCloud(start_at=DEPLOYED, enforce_roles=True) as cloud:
+    with (
+        LocalCloud(start_at=DEPLOYED, enforce_roles=True) as cloud,
+        closing(HTTPConnection(urlsplit(cloud.endpoint).netloc)) as idle,
+    ):
         cloud.marketplace.command("create-product", code=PRODUCT, dimensions=["requests", "egress_kib"])
-        idle = HTTPConnection(urlsplit(cloud.endpoint).netloc)
         idle.request("GET", CLOCK_PATH)
         idle.getresponse().read()
         applied = Deployed(cloud, terraform, root, {}, idle)
@@ -499,7 +502,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             outputs[name] = outputs.pop(f"whole_{name}")
         Mailbox(cloud, outputs["notifications"]).open()
         yield Deployed(cloud, terraform, root, outputs, idle)
-        idle.close()
 
 
 @pytest.fixture(scope="package")
