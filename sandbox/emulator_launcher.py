@@ -24,9 +24,9 @@
   time on writing hundreds of files. As on AWS, a function should not write there.
 * Connections stay open until the client closes them. The emulator's web server closes what was idle for 75
   seconds, even if a request has just come: it is carried out and never answered, and the client, which waits
-  longer for others, sends it again. A permission of a function that "already exists" was such a request.
-* What Terraform sends again, because it had no answer in time, is answered as the first time if that was a
-  success: on a busy machine answers are lost, and what was made then "already exists".
+  longer for others, sends it again.
+* What Terraform sends again, for want of an answer, is answered as the first time if that was a success: on
+  a busy machine answers are lost in other ways as well, and what was made then "already exists".
 * Lambda workers end with the emulator.
 
 MiniStack's internals are used: a name that a release has renamed fails the start.

@@ -134,7 +134,7 @@ def _without_field_names(sent: Sent, answer: Answer) -> bytes:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return answer.body
     fields = {str(place) if name in known else name: code for place, (name, code) in enumerate(named)}
-    return json.dumps({**told, "fields": fields}).encode()
+    return json.dumps({**told, "fields": fields}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _document_faults(sent: Sent, answer: Answer) -> list[str]:
