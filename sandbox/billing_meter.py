@@ -12,6 +12,9 @@ from sandbox.memory_aws.client import Meter
 WRITE_UNIT_BYTES: Final = 1024
 READ_UNIT_BYTES: Final = 4096
 
+#: Calls of one item, and what DynamoDB bills one unit of where they find none.
+SINGLE_ITEM_CALLS: Final = {"GetItem": "read", "PutItem": "write", "UpdateItem": "write"}
+
 
 class UnitCounter(Counter[str]):
     """Adds up bytes as billed units: every addition is one item or page, rounded up on its own."""

@@ -26,7 +26,7 @@ import hcl2
 from awsmp.composition_page import PageRuntime, PageSettings
 from awsmp.composition_registration import Runtime, Settings
 from awsmp.handlers import page, register
-from sandbox.billing_meter import BillingMeter
+from sandbox.billing_meter import SINGLE_ITEM_CALLS, BillingMeter
 from sandbox.fake_marketplace import FakeMarketplace, InProcessMarketplaceClient
 from sandbox.memory_aws import ManualClock, MemoryDynamoDB
 from sandbox.module_docs import replace_section
@@ -310,7 +310,7 @@ class _Tally:
         world.fault_plan = self._see
 
     def _see(self, call: AwsCall) -> None:
-        kind = _SINGLE_ITEM_CALLS.get(call.operation)
+        kind = SINGLE_ITEM_CALLS.get(call.operation)
         units = self._meter.units(kind) if kind else Decimal(0)
         if not call.after:
             self._mark = units
@@ -366,9 +366,6 @@ def _logged(recorder: Recorder) -> int:
 def _metrics_of(recorder: Recorder) -> int:
     """Return how many metrics there are; one with a reason is published without it as well."""
     return len({(metric, None) for metric, _ in recorder.metrics} | set(recorder.metrics))
-
-
-_SINGLE_ITEM_CALLS: Final = {"GetItem": "read", "PutItem": "write", "UpdateItem": "write"}
 
 
 def _difference(before: Operations, after: Operations, *, groups: int) -> Operations:

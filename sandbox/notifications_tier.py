@@ -39,7 +39,7 @@ from awsmp.handlers import (
 )
 from awsmp.settings_notifications import Environment
 from sandbox import tables
-from sandbox.billing_meter import BillingMeter
+from sandbox.billing_meter import SINGLE_ITEM_CALLS, BillingMeter
 from sandbox.fake_marketplace import FakeMarketplace, InProcessMarketplaceClient
 from sandbox.memory_aws import ManualClock, MemoryDynamoDB
 from sandbox.memory_aws.tables import Table
@@ -110,9 +110,6 @@ _VERIFY_ENVIRONMENT: Final = {
     "PRODUCT_NAME": "Example Analytics",
     "SUPPORT": "support@example.com",
 }
-
-#: Calls that DynamoDB bills as one unit where they find no item.
-_SINGLE_ITEM_CALLS: Final = {"GetItem": "read", "PutItem": "write", "UpdateItem": "write"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +381,7 @@ class NotificationsTier:
 
         def after(_service: str, operation: str, _request: Mapping[str, Any], _answer: Any) -> None:
             self._unanswered -= 1
-            kind = _SINGLE_ITEM_CALLS.get(operation)
+            kind = SINGLE_ITEM_CALLS.get(operation)
             if kind is not None and self._units_of(operation) == mark:
                 self._without_item[kind] += 1
 
@@ -392,7 +389,7 @@ class NotificationsTier:
         return client
 
     def _units_of(self, operation: str) -> Decimal:
-        kind = _SINGLE_ITEM_CALLS.get(operation)
+        kind = SINGLE_ITEM_CALLS.get(operation)
         return Decimal(0) if kind is None else self._meter.units(kind)
 
     def _check(self, check: Mapping[str, Any]) -> None:
