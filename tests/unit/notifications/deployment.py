@@ -124,11 +124,16 @@ class Secrets:
             LINK_SECRET: json.dumps({"keys": [encoded(KEY)]}),
         }
     )
-    reads: int = 0
+    #: Every secret that was asked for, in order.
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def reads(self) -> int:
+        return len(self.asked)
 
     def get_secret_value(self, **kwargs: Any) -> dict[str, Any]:
         self.hooks.before("GetSecretValue")
-        self.reads += 1
+        self.asked.append(kwargs["SecretId"])
         self.hooks.after("GetSecretValue")
         return {"SecretString": self.values[kwargs["SecretId"]]}
 

@@ -104,6 +104,8 @@ def test_a_licence_is_found_by_its_account_where_its_row_spells_it_otherwise() -
     deployment.deliver()
 
     assert "Query" in calls
+    deployment.send()
+    assert deployment.told(STARTED) == [(OWNER_EMAIL, STARTED)]
 
 
 def test_a_cancellation_request_finds_its_licences_by_the_agreement() -> None:
@@ -137,5 +139,6 @@ def test_the_smtp_transport_reads_its_own_secret_and_the_mail_waits_where_no_ser
 
         assert deployment.send()["failed"] == 1
 
+    assert "arn:smtp" in deployment.secrets.asked
     (entry,) = deployment.administer(operation="entries", queue="retryable", limit=10)["entries"]
     assert entry["reason"] == "notification_delivery_failed"
