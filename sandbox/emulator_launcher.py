@@ -6,7 +6,7 @@
   ``POST /_sandbox/clock`` moves it: ``{"advance_seconds": 3600}`` or ``{"speed": 60}``. Time is advanced in
   steps, because a rule fires once per sweep, however much time has passed since the last one. With
   ``"settle": true`` (the default) a step ends when nothing is left to do at that instant: no function runs,
-  and no message waits for one.
+  and no message waits for one. Where all that runs is asleep, time passes at once until the first wakes.
 * Rules and schedules are looked at every simulated second, so that they fire when they are due.
 * What MiniStack measures on the wall clock although it waits for the machine goes back to the machine's
   clock.
@@ -84,6 +84,7 @@ class Activity:
         self._now = now
         self._lock = threading.Lock()
         self._invocations = 0
+        self._executions = 0
         #: Invocations and failed ones by function: the emulator's own metrics know direct invocations only.
         self.runs: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
@@ -91,14 +92,16 @@ class Activity:
         self.swept = {"rules": 0.0, "schedules": 0.0}
 
     @contextmanager
-    def _invocation(self) -> Iterator[None]:
+    def _invocation(self, *, executed: bool) -> Iterator[None]:
         with self._lock:
             self._invocations += 1
+            self._executions += executed
         try:
             yield
         finally:
             with self._lock:
                 self._invocations -= 1
+                self._executions -= executed
 
     def count_invocations(self, service: Any) -> None:
         """Have every run of a function counted while it lasts."""
@@ -108,7 +111,7 @@ class Activity:
             config = function.get("config") or function
             # Called from another account's or Region's scope, it calls itself again from the right one.
             again = service._function_config_scope_mismatch(config)
-            with self._invocation():
+            with self._invocation(executed=not again):
                 result = execute(function, *args, **kwargs)
             if not again:
                 with self._lock:
@@ -154,11 +157,16 @@ class Activity:
         setattr(service, function, noted)
 
     def invocations(self, lambda_service: Any) -> int:
-        """Return the number of functions that run or have been handed a batch."""
+        """Return a number that is 0 when no function runs, and none has been started or handed a batch."""
         with self._lock:
             running = self._invocations
         batches: int = sum(list(lambda_service._esm_inflight.values()))
         return running + batches
+
+    def executions(self) -> int:
+        """Return the number of functions that run, each counted once."""
+        with self._lock:
+            return self._executions
 
 
 def retry_failed_records(service: Any) -> None:
@@ -480,6 +488,7 @@ class ControlPlane:
         activity: Activity,
         *,
         invocations: Callable[[], int],
+        executions: Callable[[], int],
         messages: Callable[[float], int],
         wake: Callable[[], None],
         access: Callable[[], list[dict[str, Any]]],
@@ -489,6 +498,7 @@ class ControlPlane:
         self._clock = clock
         self._activity = activity
         self._invocations = invocations
+        self._executions = executions
         self._messages = messages
         self._wake = wake
         self._told = {ACCESS_PATH: access, MAILS_PATH: mails}
@@ -544,11 +554,11 @@ class ControlPlane:
             raise ValueError("time is advanced forwards, in steps")
         async with self._moving:
             while left > 0:
-                self._clock.advance(min(step, left))
+                instant = self._clock.advance(min(step, left))
                 left -= step
                 self._wake()
                 async with asyncio.timeout(limit):
-                    await self._swept(self._clock.now())
+                    await self._swept(instant)
                     if settle:
                         await self._quiet()
             if settle and "advance_seconds" not in request:
@@ -561,12 +571,19 @@ class ControlPlane:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _quiet(self) -> None:
-        """Wait until nothing runs and nothing waits to run."""
-        quiet = 0
+        """Wait until nothing runs and nothing waits to run; where all that runs sleeps, its sleep is over."""
+        quiet = asleep = 0
         while quiet < _QUIET_LOOKS:
             await asyncio.sleep(_LOOK_SECONDS)
-            idle = self._invocations() == 0 and self._messages(self._clock.now()) == 0
-            quiet = quiet + 1 if idle else 0
+            waiting = self._messages(self._clock.now())
+            quiet = quiet + 1 if self._invocations() == waiting == 0 else 0
+            running = self._executions()
+            wakes = self._clock.asleep() if running and not waiting else []
+            asleep = asleep + 1 if wakes and len(wakes) == running else 0
+            if asleep == _QUIET_LOOKS:
+                asleep = 0
+                self._clock.advance(max(0.0, min(wakes) - self._clock.now()))
+                self._wake()
 
 
 async def _body(receive: Receive) -> bytes:
@@ -629,6 +646,7 @@ def main() -> None:
         clock,
         activity,
         invocations=lambda: activity.invocations(lambdas),
+        executions=activity.executions,
         messages=lambda now: waiting_messages(lambdas, queues, now) + waiting_records(lambdas, tables, now),
         wake=lambdas._esm_wake.set,
         access=access.entries,

@@ -20,6 +20,9 @@ COMMAND_SECONDS: Final = 900
 _PLAN: Final = "plan.bin"
 _APPLY: Final = ("apply", "-no-color", "-input=false", "-auto-approve", "-parallelism=30")
 
+#: Collect garbage less often than Go's default: schemas are kept, what is left is short-lived.
+GO_SETTINGS: Final[Mapping[str, str]] = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
+
 Values = dict[str, Any]
 
 
@@ -82,6 +85,7 @@ class Terraform:
                 "CHECKPOINT_DISABLE": "1",
                 "TF_CLI_CONFIG_FILE": str(self._config),
                 "TF_IN_AUTOMATION": "1",
+                **GO_SETTINGS,
                 **(environment or {}),
             },
             capture_output=True,

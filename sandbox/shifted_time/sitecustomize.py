@@ -20,6 +20,8 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -70,12 +72,14 @@ class SimulatedClock:
             There is none.
         """
         self._file = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        self._sleepers = _sleepers_of(path)
         self._changing = threading.Condition()
 
     @classmethod
     def create(cls, path: Path, instant: float, speed: float = 1.0) -> SimulatedClock:
         """Make the file: it is ``instant`` now. Raises ValueError for a speed that is not positive."""
         path.write_bytes(_encode(ClockState(instant, _machine_monotonic(), _positive(speed))))
+        _sleepers_of(path).mkdir()
         return cls(path)
 
     def state(self) -> ClockState:
@@ -98,8 +102,10 @@ class SimulatedClock:
         """Return the simulated time, in seconds since 1970."""
         return self.state().at(_machine_monotonic())
 
-    def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass at once.
+    def advance(self, seconds: float) -> float:
+        """Let ``seconds`` pass at once; return the time that it was at that moment, in seconds since 1970.
+
+        Whoever asks for the time after the change is told that time or a later one.
 
         Raises
         ------
@@ -110,8 +116,11 @@ class SimulatedClock:
             raise ValueError(f"the clock cannot go back by {seconds} seconds")
         with self._changing:
             state = self.state()
-            self._write(ClockState(state.instant + seconds, state.monotonic, state.speed))
+            moved = ClockState(state.instant + seconds, state.monotonic, state.speed)
+            became = moved.at(_machine_monotonic())
+            self._write(moved)
             self._changing.notify_all()
+        return became
 
     def set_speed(self, speed: float) -> None:
         """From now on let ``speed`` simulated seconds pass in a second.
@@ -132,16 +141,55 @@ class SimulatedClock:
             _machine_sleep(seconds)
             return
         wake = self.now() + seconds
-        with self._changing:
+        with self._shown_asleep(wake), self._changing:
             while (left := wake - self.now()) > 0:
                 self._changing.wait(min(left / self.state().speed, _POLL_SECONDS))
+
+    def asleep(self) -> list[float]:
+        """Return until when processes sleep on this clock in their main thread, in seconds since 1970.
+
+        Whoever moves the clock can leave out a wait that everybody is in.
+        """
+        wakes = []
+        for entry in self._sleepers.iterdir():
+            process, _, wake = entry.name.partition("@")
+            if _lives(int(process)):
+                wakes.append(float(wake))
+            else:
+                entry.unlink(missing_ok=True)
+        return wakes
 
     def close(self) -> None:
         """Release the file."""
         os.close(self._file)
 
+    @contextmanager
+    def _shown_asleep(self, wake: float) -> Iterator[None]:
+        # A process whose main thread goes on is at work, whatever its other threads wait for.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        entry = self._sleepers / f"{os.getpid()}@{wake!r}"
+        entry.touch()
+        try:
+            yield
+        finally:
+            entry.unlink(missing_ok=True)
+
     def _write(self, state: ClockState) -> None:
         os.pwrite(self._file, _encode(state), 0)
+
+
+def _sleepers_of(path: Path) -> Path:
+    return path.with_name(path.name + ".asleep")
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _encode(state: ClockState) -> bytes:

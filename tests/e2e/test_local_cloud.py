@@ -290,6 +290,20 @@ def test_advance_waits_for_the_functions_that_it_has_started(cloud: LocalCloud) 
     assert all(45 < gap < 90 for gap in gaps)
 
 
+def test_time_passes_at_once_where_all_that_runs_is_asleep(cloud: LocalCloud) -> None:
+    for name in ("short", "long"):
+        _deploy(cloud, name, _zip(TELL), timeout=900)
+        _invoke(cloud, name)
+    began, simulated = time.monotonic(), cloud.now()
+    for name, seconds in {"short": 300, "long": 800}.items():
+        cloud.client("lambda").invoke(
+            FunctionName=name, InvocationType="Event", Payload=json.dumps({"sleep": seconds})
+        )
+    cloud.settle()
+    assert timedelta(seconds=800) <= cloud.now() - simulated < timedelta(seconds=860)
+    assert time.monotonic() - began < 60
+
+
 def test_settle_waits_for_queued_messages(cloud: LocalCloud) -> None:
     url, _ = _queue(cloud, "results")
     source_url, source_arn = _queue(cloud, "work", VisibilityTimeout="600")

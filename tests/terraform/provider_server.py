@@ -20,13 +20,10 @@ from pathlib import Path
 from typing import Final
 
 import sandbox.terraform
-from sandbox.terraform import TerraformError
+from sandbox.terraform import GO_SETTINGS, TerraformError
 
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 10.0
-
-#: Collect garbage less often than Go's default: schemas are kept, what is left is short-lived.
-GO_SETTINGS: Final[Mapping[str, str]] = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
 
 #: In this mode the provider would otherwise write every call down.
 QUIET: Final[Mapping[str, str]] = {

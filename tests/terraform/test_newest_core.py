@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.terraform.provider_server import GO_SETTINGS, ProviderServer
+from sandbox.terraform import GO_SETTINGS
+from tests.terraform.provider_server import ProviderServer
 from tests.terraform.tool import REPOSITORY, copy_repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("newest_core")]

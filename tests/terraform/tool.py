@@ -14,7 +14,7 @@ from typing import Any
 
 import sandbox.terraform
 from sandbox.terraform import REPOSITORY, TerraformError, Values, cli_config, copy_repository, find_mirror
-from tests.terraform.provider_server import GO_SETTINGS, ProviderServer
+from tests.terraform.provider_server import ProviderServer
 
 __all__ = ["REPOSITORY", "TerraformError", "Values", "cli_config", "copy_repository", "find_mirror"]
 
@@ -104,7 +104,7 @@ class Terraform(sandbox.terraform.Terraform):
         self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a command; raises TerraformError with its output when it fails and ``check`` is set."""
-        settings = {**GO_SETTINGS, **self._environment, **(environment or {})}
+        settings = {**self._environment, **(environment or {})}
         if self._provider is not None and arguments[0] not in WITHOUT_PROVIDER:
             settings["TF_REATTACH_PROVIDERS"] = self._provider.address
         return super().run(*arguments, cwd=cwd, environment=settings, check=check)

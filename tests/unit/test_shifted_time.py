@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +91,56 @@ def test_a_long_sleep_follows_the_clock_and_a_short_one_the_machine(path: Path) 
     began = time.monotonic()
     clock.sleep(0.2)
     assert time.monotonic() - began >= 0.2
+
+
+def _asleep(path: Path, program: str) -> subprocess.Popen[str]:
+    """Start a program on the clock; return it when it has said that it goes on."""
+    folder = Path(sitecustomize.__file__).parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import threading, time\nprint('up', flush=True)\n{program}"],
+        env={"PYTHONPATH": str(folder), CLOCK_VARIABLE: str(path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_a_sleeper_is_seen_until_its_time_has_come(path: Path) -> None:
+    clock = SimulatedClock.create(path, START)
+    with _asleep(path, "time.sleep(3600)") as process:
+        give_up = time.monotonic() + 20
+        while not clock.asleep() and time.monotonic() < give_up:
+            time.sleep(0.01)
+        (wake,) = clock.asleep()
+        assert START + 3600 <= wake < START + 3630
+        clock.advance(wake - clock.now())
+        assert process.wait(20) == 0
+    assert clock.asleep() == []
+
+
+def test_who_was_killed_sleeps_no_more(path: Path) -> None:
+    clock = SimulatedClock.create(path, START)
+    with _asleep(path, "time.sleep(3600)") as process:
+        give_up = time.monotonic() + 20
+        while not clock.asleep() and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert len(clock.asleep()) == 1
+        process.kill()
+    assert clock.asleep() == []
+    assert list(path.with_name("clock.asleep").iterdir()) == []
+
+
+def test_a_process_at_work_is_not_asleep_because_one_of_its_threads_is(path: Path) -> None:
+    clock = SimulatedClock.create(path, START)
+    sleeper = threading.Thread(target=clock.sleep, args=(3600,), daemon=True)
+    sleeper.start()
+    time.sleep(0.1)
+    assert sleeper.is_alive()
+    assert clock.asleep() == []
+    clock.advance(3600)
+    sleeper.join(20)
 
 
 @pytest.mark.parametrize(
