@@ -29,7 +29,15 @@ locals {
     submitter  = 1024
   }
 
-  queue_arns = { for key, queue in module.queue : key => queue.arn }
+  # Each queue is named: a reference to all of them waits for their policies as well, which the provider takes half a
+  # minute to see, and no function needs.
+  queue_arns = {
+    for key, arn in {
+      cleanup          = try(module.queue["cleanup"].arn, "")
+      deprovision-work = try(module.queue["deprovision-work"].arn, "")
+      work             = try(module.queue["work"].arn, "")
+    } : key => arn if local.full
+  }
 
   event_sources = {
     aggregator = {
