@@ -10,13 +10,10 @@ CHECKOV_VENV := .venv-checkov
 NEWEST_CORE_VENV := .venv-newest-core
 BIN := $(VENV)/bin
 JOBS ?= 2
-# Twice the cores of the smallest machine: what waits for Terraform and the emulator needs none.
-TEST_JOBS ?= 4
 
 export PYTHONPATH := lambda_src:.
-export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test test-suite simulate demo sandbox prove soak mutants screenshots chromium docs release clean
+.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test test-deployed test-computed simulate demo sandbox prove soak mutants screenshots chromium docs release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -96,11 +93,16 @@ chromium: $(VENV)/.ready
 	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; } || true
 	$(BIN)/python -m sandbox.find_chromium
 
-test: setup chromium ## Lint, all tests and proofs, coverage of domain and handlers, no permission unused
-	@$(SIDE_BY_SIDE) lint-python lint-modules lint-plans test-suite
+# Two runs beside each other: what is deployed mostly waits for Terraform and the emulator, the rest computes.
+# More processes than cores that compute take longer together than one after the other.
+test: setup chromium ## All tests and proofs, coverage of domain and handlers, no permission unused
+	@$(SIDE_BY_SIDE) test-deployed test-computed
 
-test-suite:
-	$(BIN)/pytest -q -n $(TEST_JOBS) --dist loadgroup --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
+test-deployed:
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m emulator
+
+test-computed:
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m "not emulator" --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
