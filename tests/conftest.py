@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import coverage
 import hypothesis
 import pytest
 
@@ -57,6 +58,20 @@ def pytest_configure(config: pytest.Config) -> None:
     judge_unused = config.getoption(JUDGE_UNUSED) or is_whole(config)
     privileges = Privileges(module_roles(), Recorder(), judge_unused=judge_unused)
     config.pluginmanager.register(privileges, "privileges")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have a paused measurement be none: a worker of pytest-cov starts one inside another, which goes on."""
+    plugin = session.config.pluginmanager.getplugin("_cov")
+    controller = plugin.cov_controller if plugin is not None else None
+    if controller is None or not hasattr(session.config, "workerinput"):
+        return
+    controller.pause()
+    outer = coverage.Coverage.current()
+    if outer is not None:
+        outer.stop()
+    controller.resume()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

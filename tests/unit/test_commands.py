@@ -210,8 +210,8 @@ def test_what_runs_a_command_exists_and_runs_it(tested: RunBy) -> None:
     file, _, test = tested.where.partition("::")
     source = (ROOT / file).read_text(encoding="utf-8")
     if not test:
-        target = tested.command.removeprefix("make ") if tested.command.startswith("make ") else "test"
-        assert re.search(rf"^make {target}$", source, re.M)
+        called = tested.command.removeprefix("make ") if tested.command.startswith("make ") else "test"
+        assert re.search(rf"^make {called}$", source, re.M)
         # The look for a browser comes before the tests.
         assert prerequisites("test") == ["setup", "chromium"]
         assert prerequisites("lint") == ["setup"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 
@@ -11,3 +13,14 @@ def test_the_tests_of_a_group_stay_on_one_worker(request: pytest.FixtureRequest)
     if not request.config.getoption("loadgroup", default=False):
         return
     assert request.node.nodeid.endswith("@one-worker")
+
+
+@pytest.fixture
+def tracer_of_a_fixture() -> object:
+    return sys.gettrace()
+
+
+@pytest.mark.slow
+def test_what_is_not_measured_is_not_traced(tracer_of_a_fixture: object) -> None:
+    """The tracer doubles the time of what loops, and a worker of pytest-cov has two of them."""
+    assert (tracer_of_a_fixture, sys.gettrace()) == (None, None)
