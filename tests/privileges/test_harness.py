@@ -414,13 +414,15 @@ def test_only_a_run_of_everything_is_judged_by_what_it_leaves_unused(
     assert is_whole(config) is whole
 
 
-def test_make_test_runs_everything_and_judges_what_no_test_needed() -> None:
+def test_make_test_judges_what_no_test_needed() -> None:
+    """What is deployed runs in processes of its own, and is held against its roles by its own tests."""
     from tests.unit.test_commands import recipe  # noqa: PLC0415
 
-    (line,) = (line for line in recipe("test-suite").splitlines() if "pytest" in line)
+    (line,) = (line for line in recipe("test-computed").splitlines() if "pytest" in line)
 
     assert JUDGE_UNUSED in line.split()
-    assert not re.search(r" (?:-k|-m|--deselect|tests/)", line)
+    assert re.findall(r" (?:-k|-m|--deselect|tests/)", line) == [" -m"]
+    assert ' -m "not emulator" ' in line
 
 
 # --- The file -----------------------------------------------------------------------------------------------
