@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -93,27 +95,29 @@ def test_a_long_sleep_follows_the_clock_and_a_short_one_the_machine(path: Path) 
     assert time.monotonic() - began >= 0.2
 
 
-def _asleep(path: Path, program: str) -> subprocess.Popen[str]:
-    """Start a program on the clock; return it when it has said that it goes on."""
+@contextmanager
+def _sleeper(path: Path, clock: SimulatedClock) -> Iterator[tuple[subprocess.Popen[str], float]]:
+    """A process that sleeps for an hour on the clock, and until when it says that it sleeps."""
     folder = Path(sitecustomize.__file__).parent
     process = subprocess.Popen(
-        [sys.executable, "-c", f"import threading, time\nprint('up', flush=True)\n{program}"],
+        [sys.executable, "-c", "import time; time.sleep(3600)"],
         env={"PYTHONPATH": str(folder), CLOCK_VARIABLE: str(path)},
-        stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    process.stdout.readline()
-    return process
-
-
-def test_a_sleeper_is_seen_until_its_time_has_come(path: Path) -> None:
-    clock = SimulatedClock.create(path, START)
-    with _asleep(path, "time.sleep(3600)") as process:
+    try:
         give_up = time.monotonic() + 20
         while not clock.asleep() and time.monotonic() < give_up:
             time.sleep(0.01)
         (wake,) = clock.asleep()
+        yield process, wake
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_sleeper_is_seen_until_its_time_has_come(path: Path) -> None:
+    clock = SimulatedClock.create(path, START)
+    with _sleeper(path, clock) as (process, wake):
         assert START + 3600 <= wake < START + 3630
         clock.advance(wake - clock.now())
         assert process.wait(20) == 0
@@ -122,12 +126,8 @@ def test_a_sleeper_is_seen_until_its_time_has_come(path: Path) -> None:
 
 def test_who_was_killed_sleeps_no_more(path: Path) -> None:
     clock = SimulatedClock.create(path, START)
-    with _asleep(path, "time.sleep(3600)") as process:
-        give_up = time.monotonic() + 20
-        while not clock.asleep() and time.monotonic() < give_up:
-            time.sleep(0.01)
-        assert len(clock.asleep()) == 1
-        process.kill()
+    with _sleeper(path, clock):
+        pass
     assert clock.asleep() == []
     assert list(path.with_name("clock.asleep").iterdir()) == []
 
@@ -141,6 +141,7 @@ def test_a_process_at_work_is_not_asleep_because_one_of_its_threads_is(path: Pat
     assert clock.asleep() == []
     clock.advance(3600)
     sleeper.join(20)
+    assert not sleeper.is_alive()
 
 
 @pytest.mark.parametrize(
