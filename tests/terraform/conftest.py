@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.emulator import Emulator, emulator
+from sandbox.emulator import Emulator
+from sandbox.local_cloud import LocalCloud
 from tests.terraform.example_plan import PLANS, refresh
 from tests.terraform.provider_server import ProviderServer, provider_executable
 from tests.terraform.tool import (
@@ -24,11 +25,13 @@ from tests.terraform.tool import (
     copy_repository,
     resources_of,
     shared,
+    with_one_acl_rule,
 )
 
 ExamplePlan = Callable[[str], Resources]
 
 DEPLOYMENTS = "deployment_unit_test.tftest.hcl"
+WEB_ACLS = "web_acl_unit_test.tftest.hcl"
 
 
 @pytest.fixture(scope="session")
@@ -61,9 +64,13 @@ def terraform(tmp_path_factory: pytest.TempPathFactory, provider: Path) -> Itera
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Emulator]:
-    """One local AWS for all deployments of a worker; each is in an account of its own."""
-    with emulator() as running:
-        yield running
+    """One local AWS for all deployments of a worker; each is in an account of its own.
+
+    By way of the local cloud, which answers again what Terraform sends again: on a busy machine the emulator
+    now and then carries a call out and loses the answer.
+    """
+    with LocalCloud() as running:
+        yield running.emulator
 
 
 def deployer(cloud: Emulator, account: str) -> dict[str, str]:
@@ -77,17 +84,18 @@ def deployer(cloud: Emulator, account: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of modules, examples and zips that Terraform may write into."""
-    return copy_repository(tmp_path_factory.mktemp("checkout"))
+    """A copy of modules, examples and zips that Terraform may write into; its web ACL has one rule."""
+    return with_one_acl_rule(copy_repository(tmp_path_factory.mktemp("checkout")))
 
 
-def _module_test(terraform: Terraform, checkout: Path, run_directory: Path, module: str) -> ModuleTest:
+def _module_test(
+    terraform: Terraform, checkout: Path, run_directory: Path, module: str, file: str = DEPLOYMENTS
+) -> ModuleTest:
     def make() -> Values:
         terraform.init(checkout / "modules" / module)
-        tested = terraform.test(checkout / "modules" / module, DEPLOYMENTS)
-        return asdict(tested[DEPLOYMENTS])
+        return asdict(terraform.test(checkout / "modules" / module, file)[file])
 
-    value = shared(run_directory, f"deployment-{module}", make)
+    value = shared(run_directory, f"{file}-{module}", make)
     states = {run: _resources(state) for run, state in value["states"].items()}
     return ModuleTest(value["outcomes"], value["problems"], states, value["outputs"])
 
@@ -116,8 +124,17 @@ def notifications(terraform: Terraform, checkout: Path, run_directory: Path) -> 
 
 @pytest.fixture(scope="session")
 def registration(terraform: Terraform, checkout: Path, run_directory: Path) -> ModuleTest:
-    """The registration module, applied against mocks in several deployments."""
+    """The registration module, applied against mocks in several deployments; its web ACL has one rule."""
     return _module_test(terraform, checkout, run_directory, "registration")
+
+
+@pytest.fixture(scope="session")
+def web_acls(
+    terraform: Terraform, run_directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> ModuleTest:
+    """The registration module with all rules of its baseline web ACL, planned against mocks."""
+    whole = copy_repository(tmp_path_factory.mktemp("web-acls"))
+    return _module_test(terraform, whole, run_directory, "registration", WEB_ACLS)
 
 
 @pytest.fixture(scope="session")

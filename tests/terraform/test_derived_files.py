@@ -21,10 +21,10 @@ def test_the_recorded_roles_are_those_of_the_modules(request: pytest.FixtureRequ
 
 
 def test_the_costs_count_what_a_deployed_registration_is_paid_for_by_the_month(
-    registration: ModuleTest,
+    registration: ModuleTest, web_acls: ModuleTest
 ) -> None:
     resources = list(registration.states["regional"])
-    (acl,) = [each for each in resources if each.type == "aws_wafv2_web_acl"]
+    (acl,) = web_acls.states["regional"].of_type("aws_wafv2_web_acl")
 
     assert made_by_registration() == {
         "alarms": sum(each.type == "aws_cloudwatch_metric_alarm" for each in resources),

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.terraform.tool import REPOSITORY, ModuleTest, Resources, Terraform, Values, copy_repository
+from tests.terraform.tool import (
+    REPOSITORY,
+    ModuleTest,
+    Resources,
+    Terraform,
+    Values,
+    copy_repository,
+    with_one_acl_rule,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("estate")]
 
@@ -275,7 +283,7 @@ def mocked(partition: Partition) -> str:
 @pytest.fixture(scope="module")
 def estates(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleTest]:
     """The root in every partition, applied against mocks by one command."""
-    root = copy_repository(tmp_path_factory.mktemp("estate")) / "root"
+    root = with_one_acl_rule(copy_repository(tmp_path_factory.mktemp("estate"))) / "root"
     (root / "tests").mkdir(parents=True)
     (root / "main.tf").write_text(ROOT)
     files = {f"{partition.name}.tftest.hcl": partition for partition in PARTITIONS}

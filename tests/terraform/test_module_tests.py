@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.terraform.conftest import DEPLOYMENTS, WEB_ACLS
 from tests.terraform.tool import REPOSITORY, ModuleTest, Terraform, Values, shared
 
 pytestmark = pytest.mark.slow
@@ -16,7 +17,7 @@ MODULES = REPOSITORY / "modules"
 FILES = sorted(
     path.relative_to(MODULES)
     for path in MODULES.glob("*/tests/*.tftest.hcl")
-    if not path.name.startswith("deployment_")
+    if path.name not in {DEPLOYMENTS, WEB_ACLS}
 )
 PUBLIC = ("events", "metering", "notifications", "registration")
 
@@ -61,8 +62,14 @@ def test_every_run_of_a_test_file_passes(
 def test_every_mocked_deployment_passes(module: str, request: pytest.FixtureRequest) -> None:
     result: ModuleTest = request.getfixturevalue(module)
 
-    runs = runs_of(MODULES / module / "tests" / "deployment_unit_test.tftest.hcl")
+    runs = runs_of(MODULES / module / "tests" / DEPLOYMENTS)
     assert result.outcomes == dict.fromkeys(runs, "pass"), result.problems
+
+
+def test_the_baseline_web_acl_plans(web_acls: ModuleTest) -> None:
+    runs = runs_of(MODULES / "registration" / "tests" / WEB_ACLS)
+
+    assert web_acls.outcomes == dict.fromkeys(runs, "pass"), web_acls.problems
 
 
 @pytest.mark.parametrize("module", PUBLIC)

@@ -8,7 +8,14 @@ import pytest
 
 from tests.terraform.record_state import STATES
 from tests.terraform.test_upgrade import RENEWED, STATEFUL, type_of
-from tests.terraform.tool import Terraform, Values, actions, copy_repository, go_offline
+from tests.terraform.tool import (
+    Terraform,
+    Values,
+    actions,
+    copy_repository,
+    go_offline,
+    with_one_acl_rule,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("upgrade")]
 
@@ -41,7 +48,8 @@ VERIFYING = f'  address_verification = {{ secret = {{ arn = "{SECRET.format("ver
 def plan(
     request: pytest.FixtureRequest, terraform: Terraform, tmp_path_factory: pytest.TempPathFactory
 ) -> Values:
-    root = copy_repository(tmp_path_factory.mktemp("notified")) / "examples" / "notified"
+    checkout = with_one_acl_rule(copy_repository(tmp_path_factory.mktemp("notified")))
+    root = checkout / "examples" / "notified"
     shutil.copytree(root.parent / "registration", root)
     go_offline(root)
     shutil.copy(STATES / request.param / "registration.tfstate.json", root / "terraform.tfstate")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -131,16 +131,27 @@ def identifiers(state: Resources) -> dict[str, set[str]]:
         "WebACL": {
             r.values["visibility_config"][0]["metric_name"] for r in state.of_type("aws_wafv2_web_acl")
         },
-        "Rule": {
-            rule["visibility_config"][0]["metric_name"]
-            for r in state.of_type("aws_wafv2_web_acl")
-            for rule in r.values["rule"]
-        },
     }
 
 
+def rule_metrics(state: Resources, web_acls: ModuleTest) -> set[str]:
+    """Return what the rules of a deployment's baseline web ACL call their metrics, after the ACL."""
+    (planned,) = web_acls.states["regional"].of_type("aws_wafv2_web_acl")
+
+    def metric(block: dict[str, Any]) -> str:
+        (visibility,) = block["visibility_config"]
+        return str(visibility["metric_name"])
+
+    own = [metric(rule).removeprefix(metric(planned.values)) for rule in planned.values["rule"]]
+    return {metric(acl.values) + name for acl in state.of_type("aws_wafv2_web_acl") for name in own}
+
+
 def check_names(
-    namespace: str, name: str, dimensions: dict[str, str], deployment: tuple[str, Resources, str, str]
+    namespace: str,
+    name: str,
+    dimensions: dict[str, str],
+    deployment: tuple[str, Resources, str, str],
+    rules: Collection[str] = (),
 ) -> None:
     module, state, product, environment = deployment
     if namespace == OURS:
@@ -153,7 +164,7 @@ def check_names(
     named_by, names = PUBLISHED_BY_AWS[namespace]
     assert name in names
     assert set(dimensions) == named_by
-    deployed = identifiers(state)
+    deployed = {**identifiers(state), "Rule": set(rules)}
     # CloudFront is everywhere; whatever else has a Region is of the module's.
     deployed["Region"] = {"Global"} if namespace == "AWS/CloudFront" else {WHOLE[module][1]}
     for dimension, value in dimensions.items():
@@ -290,12 +301,14 @@ def test_every_schedule_rule_has_an_alarm_on_calls_that_fail(
 # --- Dashboards --------------------------------------------------------------------------------------------
 
 
-def test_a_dashboard_shows_what_is_published(deployment: tuple[str, Resources, str, str]) -> None:
+def test_a_dashboard_shows_what_is_published(
+    deployment: tuple[str, Resources, str, str], web_acls: ModuleTest
+) -> None:
     shown = list(graphed(body_of(deployment[1])))
 
     assert len(shown) > 10
     for namespace, name, dimensions in shown:
-        check_names(namespace, name, dimensions, deployment)
+        check_names(namespace, name, dimensions, deployment, rule_metrics(deployment[1], web_acls))
 
 
 def test_a_search_by_reason_finds_what_is_published_with_one(
@@ -387,7 +400,7 @@ def test_the_first_row_tells_why_buyers_were_refused(registration: ModuleTest) -
     ],
 )
 def test_what_stands_before_the_api_is_shown_where_it_is_deployed(
-    run: str, spaces: set[str], registration: ModuleTest
+    run: str, spaces: set[str], registration: ModuleTest, web_acls: ModuleTest
 ) -> None:
     """Every rule of the baseline web ACL; of an ACL of the seller's own the names cannot be known."""
     state = registration.states[run]
@@ -395,7 +408,7 @@ def test_what_stands_before_the_api_is_shown_where_it_is_deployed(
 
     assert {space for space, _, _ in shown} & {"AWS/CloudFront", "AWS/WAFV2"} == spaces
     rules = {dimensions["Rule"] for space, _, dimensions in shown if space == "AWS/WAFV2"}
-    assert rules == identifiers(state)["Rule"]
+    assert rules == rule_metrics(state, web_acls)
 
 
 def test_the_age_is_measured_against_the_window_and_the_alarm(metering: ModuleTest) -> None:

@@ -320,8 +320,16 @@ def test_a_domain_speaks_tls_1_2_and_hides_the_stage(estate: Resources, regional
 # --- Web ACL ------------------------------------------------------------------------------------------------
 
 
-def rules(state: Resources) -> dict[str, Values]:
-    return {rule["name"]: rule for rule in state[ACL]["rule"]}
+@pytest.fixture(scope="module")
+def rules(web_acls: ModuleTest) -> dict[str, Values]:
+    """The rules of the baseline before a regional API, by name."""
+    return {rule["name"]: rule for rule in web_acls.states["regional"][ACL]["rule"]}
+
+
+@pytest.fixture(scope="module")
+def cloudfront_rules(web_acls: ModuleTest) -> dict[str, Values]:
+    """The same behind CloudFront, with verified addresses and a rate of the caller's."""
+    return {rule["name"]: rule for rule in web_acls.states["cloudfront"][ACL]["rule"]}
 
 
 def only(blocks: list[Any]) -> Any:
@@ -351,19 +359,23 @@ def test_where_somebody_else_attaches_one_there_is_none(
     assert own_page.of_type("aws_wafv2_web_acl") == []
 
 
-def test_one_address_gets_429_over_its_rate(regional: Resources, estate: Resources) -> None:
-    rule = rules(regional)["rate"]
+def test_one_address_gets_429_over_its_rate(
+    rules: dict[str, Values], cloudfront_rules: dict[str, Values]
+) -> None:
+    rule = rules["rate"]
     rate = only(only(rule["statement"])["rate_based_statement"])
     answer = only(only(only(rule["action"])["block"])["custom_response"])
 
     assert (rate["limit"], rate["evaluation_window_sec"], rate["aggregate_key_type"]) == (300, 300, "IP")
     assert (answer["response_code"], answer["response_header"][0]["value"]) == (429, "300")
-    assert only(only(rules(estate)["rate"]["statement"])["rate_based_statement"])["limit"] == 1000
+    assert only(only(cloudfront_rules["rate"]["statement"])["rate_based_statement"])["limit"] == 1000
 
 
-def test_behind_cloudfront_the_rate_is_the_buyers_and_cannot_be_forged(cloudfront: Resources) -> None:
+def test_behind_cloudfront_the_rate_is_the_buyers_and_cannot_be_forged(
+    cloudfront: Resources, cloudfront_rules: dict[str, Values]
+) -> None:
     """The edge function overwrites whatever was sent, and a request without the header is blocked."""
-    rate = only(only(rules(cloudfront)["rate"]["statement"])["rate_based_statement"])
+    rate = only(only(cloudfront_rules["rate"]["statement"])["rate_based_statement"])
     forwarded = only(rate["forwarded_ip_config"])
     function = cloudfront["aws_cloudfront_function.viewer_address[0]"]
     policy = only(cloudfront["aws_cloudfront_origin_request_policy.api[0]"]["headers_config"])
@@ -374,8 +386,10 @@ def test_behind_cloudfront_the_rate_is_the_buyers_and_cannot_be_forged(cloudfron
     assert forwarded["header_name"] in only(policy["headers"])["items"]
 
 
-def test_a_body_that_cannot_be_inspected_whole_is_refused_and_a_long_token_fits(regional: Resources) -> None:
-    rule = rules(regional)["body-size"]
+def test_a_body_that_cannot_be_inspected_whole_is_refused_and_a_long_token_fits(
+    rules: dict[str, Values],
+) -> None:
+    rule = rules["body-size"]
     size = only(only(rule["statement"])["size_constraint_statement"])
 
     assert (size["comparison_operator"], size["size"]) == ("GT", 16384)
@@ -395,8 +409,8 @@ BODY_RULES = {
 }
 
 
-def test_the_common_rules_block_except_where_they_would_judge_a_token(regional: Resources) -> None:
-    common = rules(regional)["common"]
+def test_the_common_rules_block_except_where_they_would_judge_a_token(rules: dict[str, Values]) -> None:
+    common = rules["common"]
     group = only(only(common["statement"])["managed_rule_group_statement"])
     overrides = {o["name"]: o["action_to_use"] for o in group["rule_action_override"]}
 
@@ -408,27 +422,33 @@ def test_the_common_rules_block_except_where_they_would_judge_a_token(regional: 
         assert not only(action)["block"]
 
 
-def test_what_was_only_counted_is_blocked_where_no_token_is_posted(regional: Resources) -> None:
-    found = rules(regional)
-    elsewhere = found["common-body-elsewhere"]
-    labelled, away = only(only(elsewhere["statement"])["and_statement"])["statement"]
-    labels = only(labelled["or_statement"])["statement"]
+def token_paths(rule: Values) -> set[tuple[str, str]]:
+    """Return (how it is compared, path) of the paths to which a rule does not apply."""
+    _, away = only(only(rule["statement"])["and_statement"])["statement"]
     paths = only(only(only(away["not_statement"])["statement"])["or_statement"])["statement"]
+    matches = [only(path["byte_match_statement"]) for path in paths]
+    return {(match["positional_constraint"], match["search_string"]) for match in matches}
+
+
+def test_what_was_only_counted_is_blocked_where_no_token_is_posted(
+    rules: dict[str, Values], cloudfront_rules: dict[str, Values]
+) -> None:
+    elsewhere = rules["common-body-elsewhere"]
+    labelled, _ = only(only(elsewhere["statement"])["and_statement"])["statement"]
+    labels = only(labelled["or_statement"])["statement"]
 
     assert len(only(elsewhere["action"])["block"]) == 1
-    assert elsewhere["priority"] > found["common"]["priority"]
+    assert elsewhere["priority"] > rules["common"]["priority"]
     assert {only(s["label_match_statement"])["key"] for s in labels} == {
         f"awswaf:managed:aws:core-rule-set:{label}" for label in BODY_RULES.values()
     }
-    matches = [only(s["byte_match_statement"]) for s in paths]
-    assert {(m["positional_constraint"], m["search_string"]) for m in matches} == {
-        ("ENDS_WITH", "/fulfillment"),
-        ("ENDS_WITH", "/register"),
-    }
+    posted = {("ENDS_WITH", "/fulfillment"), ("ENDS_WITH", "/register")}
+    assert token_paths(elsewhere) == posted
+    assert token_paths(cloudfront_rules["common-body-elsewhere"]) == posted | {("ENDS_WITH", "/verify")}
 
 
-def test_every_rule_has_a_metric_of_its_own(regional: Resources) -> None:
-    shown = [only(rule["visibility_config"]) for rule in rules(regional).values()]
+def test_every_rule_has_a_metric_of_its_own(rules: dict[str, Values]) -> None:
+    shown = [only(rule["visibility_config"]) for rule in rules.values()]
 
     assert len({s["metric_name"] for s in shown}) == 4
     assert all(s["cloudwatch_metrics_enabled"] for s in shown)

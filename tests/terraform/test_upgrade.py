@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 
 from tests.terraform.record_state import EXAMPLES, STATES
-from tests.terraform.tool import REPOSITORY, Terraform, Values, actions, copy_repository, go_offline
+from tests.terraform.tool import (
+    REPOSITORY,
+    Terraform,
+    Values,
+    actions,
+    copy_repository,
+    go_offline,
+    with_one_acl_rule,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("upgrade")]
 
@@ -86,7 +94,7 @@ def type_of(address: str) -> str:
 
 @pytest.fixture(scope="module")
 def upgrade_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_repository(tmp_path_factory.mktemp("upgrade"))
+    return with_one_acl_rule(copy_repository(tmp_path_factory.mktemp("upgrade")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,8 +106,8 @@ run "cloudfront_verifying" {
 
 run "regional_again" {}
 
-# From here on each run has another web ACL or none: creating or destroying the baseline takes Terraform ten seconds, so what
-# shares it comes before.
+# From here on each run has another web ACL or none: creating or destroying the baseline takes Terraform long, so what shares it
+# comes before.
 run "own_page" {
   variables {
     page         = null
