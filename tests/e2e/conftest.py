@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -31,7 +31,9 @@ from sandbox.mailbox import REGISTRATION_OVERRIDE, TIER, Mail, Mailbox, billing_
 from sandbox.simulation.reconciliation import Account, key_of, reconcile
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import Bought
-from sandbox.terraform import Terraform, Values, copy_repository
+from sandbox.terraform import Values, copy_repository
+from tests.terraform.provider_server import ProviderServer, provider_executable
+from tests.terraform.tool import Terraform
 
 PRODUCT: Final = "1example2product3code4567"
 #: The Region of the registration; everything else is in us-east-1.
@@ -482,15 +484,18 @@ def _allocated(first: int, rest: int | None = None) -> list[dict[str, Any]]:
 @pytest.fixture(scope="package")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """``examples/registration``, live, applied to a cloud that enforces the functions' roles."""
-    terraform = Terraform(tmp_path_factory.mktemp("terraform-config"))
+    directory = tmp_path_factory.mktemp("terraform")
+    provider = provider_executable(directory / "provider")
     root = copy_repository(tmp_path_factory.mktemp("checkout")) / "examples" / "registration"
     (root / "beside.tf").write_text(_BESIDE + TIER)
     (root / "mode_override.tf").write_text(_OVERRIDE)
-    terraform.init(root)
-    with (
-        LocalCloud(start_at=DEPLOYED, enforce_roles=True) as cloud,
-        closing(HTTPConnection(urlsplit(cloud.endpoint).netloc)) as idle,
-    ):
+    with ExitStack() as ending:
+        cloud = ending.enter_context(LocalCloud(start_at=DEPLOYED, enforce_roles=True))
+        idle = ending.enter_context(closing(HTTPConnection(urlsplit(cloud.endpoint).netloc)))
+        server = ProviderServer(provider, directory, cloud.environment, root=root)
+        ending.callback(server.stop)
+        terraform = Terraform(directory, server)
+        terraform.init(root)
         cloud.marketplace.command("create-product", code=PRODUCT, dimensions=["requests", "egress_kib"])
         idle.request("GET", CLOCK_PATH)
         idle.getresponse().read()

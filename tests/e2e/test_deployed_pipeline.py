@@ -1,7 +1,6 @@
 """From ``terraform apply`` to billed and surfaced hours, with the functions' roles enforced.
 
-One deployment of ``examples/registration`` serves every test; the last ones change it. Terraform runs through
-``sandbox.terraform``: every plan and apply needs the endpoint of a cloud that has just been started.
+One deployment of ``examples/registration`` serves every test; the last ones change it.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.terraform.provider_server import ProviderServer, has_one_provider, provider_executable
+from tests.terraform.provider_server import ProviderServer, provider_executable
 from tests.terraform.tool import REPOSITORY, Terraform, TerraformError, copy_repository, go_offline, locked
 
 PLANS: Final = REPOSITORY / "build" / "example-plans"
@@ -64,22 +64,17 @@ def digest(name: str) -> str:
 
 
 class _Planner:
-    """A copy of the repository, and Terraform with and without a running provider."""
+    """A copy of the repository, and Terraform with providers that go on running."""
 
     def __init__(self, directory: Path, server: ProviderServer) -> None:
         self._checkout = copy_repository(directory / "checkout")
-        self._attached = Terraform(directory / "attached", server)
-        self._plain = Terraform(directory / "plain")
-
-    def is_attached(self, name: str) -> bool:
-        return has_one_provider(self._checkout / "examples" / name)
+        self._terraform = Terraform(directory / "config", server)
 
     def plan(self, name: str) -> str:
         root = self._checkout / "examples" / name
-        terraform = self._attached if self.is_attached(name) else self._plain
         go_offline(root)
-        terraform.init(root)
-        return json.dumps(terraform.plan(root))
+        self._terraform.init(root)
+        return json.dumps(self._terraform.plan(root))
 
 
 @contextmanager
@@ -100,30 +95,21 @@ def refresh(directory: Path) -> dict[str, TerraformError]:
     with locked(directory / ".lock"):
         stale = {name: wanted for name in EXAMPLES if (wanted := digest(name)) != _made(name, directory)}
         if stale:
-            # The running provider serves one command at a time; the others go on beside it.
             with _planner() as planner, ThreadPoolExecutor(max_workers=2) as lanes:
-                attached = [name for name in stale if planner.is_attached(name)]
-                others = [name for name in stale if name not in attached]
-                work = lanes.map(lambda names: _plan(planner, names, stale, directory), (attached, others))
-                for failures in work:
-                    failed.update(failures)
+                work = {name: lanes.submit(_plan, planner, name, stale[name], directory) for name in stale}
+            failed = {name: error for name, done in work.items() if (error := done.result()) is not None}
     return failed
 
 
-def _plan(
-    planner: _Planner, names: list[str], digests: Mapping[str, str], directory: Path
-) -> dict[str, TerraformError]:
-    failed = {}
-    for name in names:
-        try:
-            plan = planner.plan(name)
-        except TerraformError as error:
-            failed[name] = error
-            continue
-        (directory / f"{name}.json").write_text(plan)
-        # Last: a plan that was not written whole is made again.
-        (directory / f"{name}.sha256").write_text(digests[name])
-    return failed
+def _plan(planner: _Planner, name: str, wanted: str, directory: Path) -> TerraformError | None:
+    try:
+        plan = planner.plan(name)
+    except TerraformError as error:
+        return error
+    (directory / f"{name}.json").write_text(plan)
+    # Last: a plan that was not written whole is made again.
+    (directory / f"{name}.sha256").write_text(wanted)
+    return None
 
 
 def _made(name: str, directory: Path) -> str:

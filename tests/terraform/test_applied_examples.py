@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.emulator import Emulator
 from tests.terraform.conftest import ExamplePlan, deployer
-from tests.terraform.provider_server import ProviderServer, has_one_provider
+from tests.terraform.provider_server import ProviderServer
 from tests.terraform.tool import Terraform, TerraformError, Values, copy_repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulator, pytest.mark.xdist_group("state_safety")]
@@ -95,8 +95,7 @@ def applied(
     directory = tmp_path_factory.mktemp("config")
     root = examples / name
     server = ProviderServer(provider, directory, environment, root=root)
-    one = has_one_provider(root)
-    terraform = Terraform(directory, server if one else None, {} if one else environment)
+    terraform = Terraform(directory, server)
     variables = settings_of(name, ACCOUNTS[name], cloud)
     try:
         terraform.init(root)
