@@ -12,6 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+import sandbox.memory_aws
 from awsmp.domain.errors import ConditionFailed
 from awsmp.domain.license_arns import row_key, same_license
 from awsmp.domain.lifecycle_events import Stamp
@@ -19,6 +20,7 @@ from awsmp.domain.ports import Metric
 from awsmp.domain.subscribers import SubscriberRow, SubscriptionStatus
 from awsmp.usecases.deprovision_cleanup import PendingDeprovisioning
 from awsmp.usecases.subscription import AcceptedEvents, SubscriptionLifecycle
+from sandbox.memory_aws import DynamoDBClient, MemoryDynamoDB
 
 SELLER = "111122223333"
 BUYER = "123456789012"
@@ -413,6 +415,14 @@ class FakeEvents:
             "FailedEntryCount": sum("ErrorCode" in answer for answer in answers),
             "Entries": answers,
         }
+
+
+def memory_tables() -> DynamoDBClient:
+    """Return a client of a DynamoDB in memory that has both tables, as strict as boto3 with parameters."""
+    backend = MemoryDynamoDB(sandbox.memory_aws.ManualClock(START), allow_scan=True)
+    client = backend.client(strict_parameters=True)
+    create_tables(client)
+    return client
 
 
 def create_tables(client: Any) -> None:

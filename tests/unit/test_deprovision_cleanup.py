@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from awsmp.composition_events import Runtime, Settings
 from awsmp.domain.errors import ConditionFailed, Misconfigured, StoreUnavailable
@@ -27,8 +24,8 @@ from tests.unit.lifecycle_support import (
     ManualClock,
     RecordingTelemetry,
     at,
-    create_tables,
     deprovisioned,
+    memory_tables,
     sqs_batch,
     updated,
 )
@@ -79,12 +76,8 @@ def test_a_failing_licence_holds_up_no_other_and_the_run_fails_at_its_end(error:
 
 
 @pytest.fixture
-def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        client = boto3.client("dynamodb", region_name="us-east-1")
-        create_tables(client)
-        yield client
+def dynamodb() -> Any:
+    return memory_tables()
 
 
 def runtime(client: Any, now: datetime) -> Runtime:

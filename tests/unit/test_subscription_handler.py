@@ -1,14 +1,11 @@
-"""The subscription Lambda over a mock of AWS: batches, failures, and every call failing once."""
+"""The subscription Lambda over a DynamoDB in memory: batches, failures, and every call failing once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
-from moto import mock_aws
 
 from awsmp.composition_events import Runtime, Settings
 from awsmp.domain.errors import Misconfigured
@@ -32,10 +29,10 @@ from tests.unit.lifecycle_support import (
     amended,
     at,
     cancellation_request,
-    create_tables,
     deprovisioned,
     ended,
     envelope,
+    memory_tables,
     ordered,
     sqs_batch,
     updated,
@@ -45,11 +42,8 @@ BUS = "arn:aws:events:eu-west-1:111122223333:event-bus/notifications"
 
 
 @pytest.fixture
-def dynamodb() -> Iterator[Any]:
-    with mock_aws():
-        client = boto3.client("dynamodb", region_name="us-east-1")
-        create_tables(client)
-        yield client
+def dynamodb() -> Any:
+    return memory_tables()
 
 
 def runtime(client: Any, events: Any = None) -> Runtime:
@@ -181,22 +175,19 @@ SCENARIOS: dict[str, tuple[list[str], str]] = {
 }
 
 
-def prepare(client: Any, before: list[str]) -> None:
-    for table in (SUBSCRIBERS_TABLE, PARKED_TABLE):
-        client.delete_table(TableName=table)
-    create_tables(client)
+def after_events(before: list[str]) -> Any:
+    """Return tables to which some events have been applied."""
+    client = memory_tables()
     for body in before:
         subscription.run(sqs_batch([body]), None, runtime(client))
+    return client
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
-def test_a_call_that_fails_keeps_the_message_and_its_redelivery_completes_it(
-    dynamodb: Any, name: str, after: bool
-) -> None:
+def test_a_call_that_fails_keeps_the_message_and_its_redelivery_completes_it(name: str, after: bool) -> None:
     before, body = SCENARIOS[name]
-    prepare(dynamodb, before)
+    dynamodb = after_events(before)
     counting = CountingClient(dynamodb)
     subscription.run(sqs_batch([body]), None, runtime(counting))
     expected = rows(dynamodb)
@@ -205,7 +196,7 @@ def test_a_call_that_fails_keeps_the_message_and_its_redelivery_completes_it(
     finally_expected = rows(dynamodb)
     assert len(counting.calls) >= 3
     for number in range(len(counting.calls)):
-        prepare(dynamodb, before)
+        dynamodb = after_events(before)
         fault = (Fault.TIMEOUT, Fault.SERVER, Fault.DENIED)[number % 3]
         failing = CountingClient(dynamodb, fail_at=number, after=after, fault=fault)
         with pytest.raises(BatchProcessingError):
