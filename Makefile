@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 
 export PYTHONPATH := lambda_src:.
+# Rewriting the assertions of all tests takes 15 s of a core: each worker reads what another has written.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test test-deployed test-computed simulate demo sandbox prove soak mutants screenshots chromium docs release clean
 

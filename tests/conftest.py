@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import coverage
@@ -37,7 +38,6 @@ SLOW = (
     "unit/notifications/test_smtp_transport.py",
     "unit/notifications/test_store.py",
     "unit/test_costs.py",
-    "unit/test_deprovision_cleanup.py",
     "unit/test_handlers_moto.py",
     "unit/test_module_docs.py",
     "unit/test_money_at_risk.py",
@@ -74,10 +74,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     controller.resume()
 
 
+@cache
+def _may_need_emulator(file: Path) -> bool:
+    """Tell whether a test file, or the conftest beside it, marks anything with ``emulator``."""
+    beside = (file, file.with_name("conftest.py"))
+    return any("mark.emulator" in path.read_text(encoding="utf-8") for path in beside if path.exists())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read under ``-m emulator`` only what can have such tests: all files take each worker 15 s of a core."""
+    named = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if config.option.markexpr == "emulator" and named and not _may_need_emulator(collection_path):
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave other folders' tests out of the coverage, and what is slow as a whole out of the quick tier."""
     here = Path(__file__).parent
     for item in items:
+        if item.get_closest_marker("emulator") and not _may_need_emulator(item.path):
+            raise pytest.UsageError(f"{item.nodeid} is marked from afar: `-m emulator` would not find it")
         path = item.path.relative_to(here)
         if path.parts[0] in SLOW or path.as_posix() in SLOW:
             item.add_marker(pytest.mark.slow)
