@@ -50,7 +50,11 @@ def server(tmp_path: Path) -> Iterator[ProviderServer]:
 def connect(address: str) -> socket.socket:
     (described,) = json.loads(address).values()
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(described["Addr"]["String"])
+    try:
+        connection.connect(described["Addr"]["String"])
+    except OSError:
+        connection.close()
+        raise
     return connection
 
 
