@@ -32,7 +32,7 @@ from sandbox.simulation.reconciliation import Account, key_of, reconcile
 from sandbox.simulation.seller import Buyer, Seller
 from sandbox.simulation.stage import Bought
 from sandbox.terraform import Values, copy_repository
-from tests.terraform.provider_server import ProviderServer, provider_executable
+from tests.terraform.provider_server import ProviderServers, provider_executable
 from tests.terraform.tool import Terraform
 
 PRODUCT: Final = "1example2product3code4567"
@@ -492,7 +492,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     with ExitStack() as ending:
         cloud = ending.enter_context(LocalCloud(start_at=DEPLOYED, enforce_roles=True))
         idle = ending.enter_context(closing(HTTPConnection(urlsplit(cloud.endpoint).netloc)))
-        server = ProviderServer(provider, directory, cloud.environment, root=root)
+        server = ProviderServers(provider, directory, cloud.environment, root=root)
         ending.callback(server.stop)
         terraform = Terraform(directory, server)
         terraform.init(root)

@@ -11,14 +11,19 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.terraform.provider_server import ProviderServer, provider_executable
+from tests.terraform.provider_server import (
+    ProviderServer,
+    ProviderServers,
+    has_one_provider,
+    provider_executable,
+)
 from tests.terraform.tool import REPOSITORY, Terraform, TerraformError, copy_repository, go_offline, locked
 
 PLANS: Final = REPOSITORY / "build" / "example-plans"
@@ -64,28 +69,36 @@ def digest(name: str) -> str:
 
 
 class _Planner:
-    """A copy of the repository, and Terraform with providers that go on running."""
+    """A copy of the repository, and Terraform with one running provider and with as many as it takes."""
 
-    def __init__(self, directory: Path, server: ProviderServer) -> None:
+    def __init__(self, directory: Path, one: ProviderServer, several: ProviderServers) -> None:
         self._checkout = copy_repository(directory / "checkout")
-        self._terraform = Terraform(directory / "config", server)
+        self._with_one = Terraform(directory / "one", one)
+        self._with_several = Terraform(directory / "several", several)
+
+    def needs_one(self, name: str) -> bool:
+        return has_one_provider(self._checkout / "examples" / name)
 
     def plan(self, name: str) -> str:
         root = self._checkout / "examples" / name
+        terraform = self._with_one if self.needs_one(name) else self._with_several
         go_offline(root)
-        self._terraform.init(root)
-        return json.dumps(self._terraform.plan(root))
+        terraform.init(root)
+        return json.dumps(terraform.plan(root))
 
 
 @contextmanager
 def _planner() -> Iterator[_Planner]:
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        server = ProviderServer(provider_executable(directory / "provider"), directory / "server")
+        executable = provider_executable(directory / "provider")
+        one = ProviderServer(executable, directory / "server")
+        several = ProviderServers(executable, directory / "servers")
         try:
-            yield _Planner(directory, server)
+            yield _Planner(directory, one, several)
         finally:
-            server.stop()
+            one.stop()
+            several.stop()
 
 
 def refresh(directory: Path) -> dict[str, TerraformError]:
@@ -95,21 +108,30 @@ def refresh(directory: Path) -> dict[str, TerraformError]:
     with locked(directory / ".lock"):
         stale = {name: wanted for name in EXAMPLES if (wanted := digest(name)) != _made(name, directory)}
         if stale:
+            # The running provider serves one command at a time; the others go on beside it.
             with _planner() as planner, ThreadPoolExecutor(max_workers=2) as lanes:
-                work = {name: lanes.submit(_plan, planner, name, stale[name], directory) for name in stale}
-            failed = {name: error for name, done in work.items() if (error := done.result()) is not None}
+                one = [name for name in stale if planner.needs_one(name)]
+                several = [name for name in stale if name not in one]
+                work = lanes.map(lambda names: _plan(planner, names, stale, directory), (one, several))
+                for failures in work:
+                    failed.update(failures)
     return failed
 
 
-def _plan(planner: _Planner, name: str, wanted: str, directory: Path) -> TerraformError | None:
-    try:
-        plan = planner.plan(name)
-    except TerraformError as error:
-        return error
-    (directory / f"{name}.json").write_text(plan)
-    # Last: a plan that was not written whole is made again.
-    (directory / f"{name}.sha256").write_text(wanted)
-    return None
+def _plan(
+    planner: _Planner, names: list[str], digests: Mapping[str, str], directory: Path
+) -> dict[str, TerraformError]:
+    failed = {}
+    for name in names:
+        try:
+            plan = planner.plan(name)
+        except TerraformError as error:
+            failed[name] = error
+            continue
+        (directory / f"{name}.json").write_text(plan)
+        # Last: a plan that was not written whole is made again.
+        (directory / f"{name}.sha256").write_text(digests[name])
+    return failed
 
 
 def _made(name: str, directory: Path) -> str:

@@ -1,13 +1,14 @@
-"""AWS providers that go on running, for many Terraform commands to attach to.
+"""The AWS provider as one process that many Terraform commands attach to.
 
 Terraform starts the provider anew for every command, several times for most, and each start builds the
 schemas of all AWS resources: that, not the plans, is most of what short commands cost. The provider's own
-``-debug`` mode keeps a process running that commands attach to through ``TF_REATTACH_PROVIDERS``.
+``-debug`` mode keeps one process running that commands attach to through ``TF_REATTACH_PROVIDERS``.
 
-Such a process has one configuration at a time, and Terraform opens one connection for each configured
-provider. So every connection gets a process of its own, which serves another when that one is closed: roots
-may have several ``provider "aws"`` blocks, and commands may run beside each other. What an apply uploads is
-found only where the working directory of these processes is the root module's.
+Such a process has one configuration at a time: a ``ProviderServer`` serves commands one after another, in
+roots with one ``provider "aws"`` block. ``ProviderServers`` are for roots with several of them:
+Terraform opens a connection for each configured provider, and each gets a process of its own, which serves
+another when that one is closed. (Not for ``terraform test``, which closes none before its end.) What an
+apply uploads is found only where the working directory of these processes is the root module's.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import sandbox.terraform
 from sandbox.terraform import GO_SETTINGS, TerraformError
@@ -76,30 +76,14 @@ def provider_executable(directory: Path) -> Path:
     return found[0]
 
 
-@dataclass(slots=True)
-class _Process:
-    """One running provider, and what Terraform has to be told of it."""
-
-    popen: subprocess.Popen[bytes]
-    announced: dict[str, dict[str, Any]]
-
-    @property
-    def socket(self) -> str:
-        (described,) = self.announced.values()
-        return str(described["Addr"]["String"])
-
-
-@dataclass(slots=True)
-class _Pool:
-    """Processes that serve nobody now, and all there are."""
-
-    free: list[_Process] = field(default_factory=list)
-    all: list[_Process] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+def has_one_provider(root: Path) -> bool:
+    """Tell whether a root module configures AWS at most once, so that a running provider can serve it."""
+    text = "".join(path.read_text() for path in root.glob("*.tf") if not path.name.endswith("_override.tf"))
+    return len(re.findall(r'^provider "aws" \{', text, re.M)) <= 1
 
 
 class ProviderServer:
-    """Running providers behind one address; the first command starts them, ``stop`` ends them."""
+    """One running provider; started by the first command that needs it, stopped by ``stop``."""
 
     def __init__(
         self,
@@ -115,13 +99,83 @@ class ProviderServer:
         """
         self._executable = executable
         self._root = directory if root is None else root
-        self._directory = directory
+        self._log = directory / "provider.log"
         self._environment = dict(environment or {})
-        self._pool = _Pool()
-        self._listener: socket.socket | None = None
-        self._place: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
         directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        """The value of ``TF_REATTACH_PROVIDERS``; raises TerraformError when the provider does not start."""
+        if self._process is None:
+            self._start()
+        return self._address
+
+    def _start(self) -> None:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TF_"))}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(self._executable), "-debug"],
+                cwd=self._root,
+                env={
+                    **inherited,
+                    "AWS_EC2_METADATA_DISABLED": "true",
+                    **GO_SETTINGS,
+                    **QUIET,
+                    **self._environment,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if announced := _ANNOUNCED.search(self._log.read_text(errors="replace")):
+                self._address = announced.group(1)
+                return
+            time.sleep(0.05)
+        self.stop()
+        raise TerraformError(
+            f"The AWS provider did not start:\n{self._log.read_text(errors='replace')[-2000:]}"
+        )
+
+    def stop(self) -> None:
+        """End the provider, if it runs."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+class ProviderServers:
+    """Running providers behind one address, one for each connection; started as needed, ended by ``stop``."""
+
+    def __init__(
+        self,
+        executable: Path,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        root: Path | None = None,
+    ) -> None:
+        """As of ``ProviderServer``."""
+        self._executable = executable
+        self._directory = directory
+        self._environment = dict(environment or {})
+        self._root = root
+        self._all: list[ProviderServer] = []
+        self._free: list[ProviderServer] = []
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        # A path of a socket may have about a hundred letters: fewer than a test's directory can take.
+        self._place = tempfile.TemporaryDirectory(prefix="provider-")
+        self._address = ""
 
     @property
     def address(self) -> str:
@@ -131,19 +185,18 @@ class ProviderServer:
         return self._address
 
     def _listen(self) -> None:
-        first = self._start()
-        self._pool.free.append(first)
-        # A path of a socket may have about a hundred letters: fewer than a test's directory can take.
-        self._place = tempfile.TemporaryDirectory(prefix="provider-")
+        first = self._take()
         path = Path(self._place.name) / "socket"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
-        announced = {
-            source: {**described, "Pid": os.getpid(), "Addr": {"Network": "unix", "String": str(path)}}
-            for source, described in first.announced.items()
-        }
-        self._address = json.dumps(announced)
+        self._address = json.dumps(
+            {
+                source: {**described, "Pid": os.getpid(), "Addr": {"Network": "unix", "String": str(path)}}
+                for source, described in json.loads(first.address).items()
+            }
+        )
+        self._free.append(first)
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -160,73 +213,44 @@ class ProviderServer:
             first = connection.recv(_CHUNK)
             if not first:  # Terraform looks whether anybody listens, and goes.
                 return
-            process = self._take()
+            server = self._take()
+            (described,) = json.loads(server.address).values()
             with socket.socket(socket.AF_UNIX) as provider:
-                provider.connect(process.socket)
+                provider.connect(described["Addr"]["String"])
                 provider.sendall(first)
                 back = threading.Thread(target=_copy, args=(provider, connection), daemon=True)
                 back.start()
                 _copy(connection, provider)
                 back.join()
-            with self._pool.lock:
-                self._pool.free.append(process)
+            with self._lock:
+                self._free.append(server)
 
-    def _take(self) -> _Process:
-        with self._pool.lock:
-            if self._pool.free:
-                return self._pool.free.pop()
-        return self._start()
-
-    def _start(self) -> _Process:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TF_"))}
-        with self._pool.lock:
-            path = self._directory / f"provider-{len(self._pool.all) + 1}.log"
-            with path.open("wb") as log:
-                popen = subprocess.Popen(
-                    [str(self._executable), "-debug"],
-                    cwd=self._root,
-                    env={
-                        **inherited,
-                        "AWS_EC2_METADATA_DISABLED": "true",
-                        **GO_SETTINGS,
-                        **QUIET,
-                        **self._environment,
-                    },
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            process = _Process(popen, {})
-            self._pool.all.append(process)
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and popen.poll() is None:
-            if announced := _ANNOUNCED.search(path.read_text(errors="replace")):
-                process.announced = json.loads(announced.group(1))
-                return process
-            time.sleep(0.05)
-        self.stop()
-        raise TerraformError(f"The AWS provider did not start:\n{path.read_text(errors='replace')[-2000:]}")
+    def _take(self) -> ProviderServer:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            server = ProviderServer(
+                self._executable,
+                self._directory / f"provider-{len(self._all) + 1}",
+                self._environment,
+                root=self._root,
+            )
+            self._all.append(server)
+        # Whoever asks for its address starts it.
+        return server
 
     def stop(self) -> None:
-        """End the providers that run."""
+        """End the providers that run, and serve no more."""
         if self._listener is not None:
             # Closing alone does not wake up who waits for a connection.
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-            self._listener = None
-        if self._place is not None:
-            self._place.cleanup()
-        with self._pool.lock:
-            processes, self._pool.all, self._pool.free = self._pool.all, [], []
-        for process in processes:
-            process.popen.terminate()
-        for process in processes:
-            try:
-                process.popen.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.popen.kill()
-                process.popen.wait()
+        self._place.cleanup()
+        with self._lock:
+            servers, self._all, self._free = self._all, [], []
+        for server in servers:
+            server.stop()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

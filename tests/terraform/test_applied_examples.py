@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.emulator import Emulator
 from tests.terraform.conftest import ExamplePlan, deployer
-from tests.terraform.provider_server import ProviderServer
+from tests.terraform.provider_server import ProviderServer, ProviderServers, has_one_provider
 from tests.terraform.tool import Terraform, TerraformError, Values, copy_repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.emulator, pytest.mark.xdist_group("state_safety")]
@@ -94,7 +94,8 @@ def applied(
     environment = deployer(cloud, ACCOUNTS[name])
     directory = tmp_path_factory.mktemp("config")
     root = examples / name
-    server = ProviderServer(provider, directory, environment, root=root)
+    serving = ProviderServer if has_one_provider(root) else ProviderServers
+    server = serving(provider, directory, environment, root=root)
     terraform = Terraform(directory, server)
     variables = settings_of(name, ACCOUNTS[name], cloud)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terraform.provider_server import ProviderServer
+from tests.terraform.provider_server import ProviderServers
 from tests.terraform.tool import TerraformError
 
 #: Announces itself as the AWS provider does, and answers everything with its process id.
@@ -38,11 +38,11 @@ while True:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ProviderServer]:
+def server(tmp_path: Path) -> Iterator[ProviderServers]:
     executable = tmp_path / "provider"
     executable.write_text(PROVIDER.format(python=sys.executable))
     executable.chmod(0o755)
-    running = ProviderServer(executable, tmp_path / "logs")
+    running = ProviderServers(executable, tmp_path / "logs")
     yield running
     running.stop()
 
@@ -72,7 +72,7 @@ def lives(process: int) -> bool:
 
 
 def test_connections_at_once_have_a_process_each_and_the_next_one_takes_one_over(
-    server: ProviderServer,
+    server: ProviderServers,
 ) -> None:
     with connect(server.address) as first, connect(server.address) as second:
         processes = {process_of(first), process_of(second)}
@@ -84,7 +84,7 @@ def test_connections_at_once_have_a_process_each_and_the_next_one_takes_one_over
             assert process_of(third) in processes
 
 
-def test_who_only_looks_whether_somebody_listens_costs_no_process(server: ProviderServer) -> None:
+def test_who_only_looks_whether_somebody_listens_costs_no_process(server: ProviderServers) -> None:
     with connect(server.address) as used:
         first = process_of(used)
         for _ in range(3):
@@ -94,7 +94,7 @@ def test_who_only_looks_whether_somebody_listens_costs_no_process(server: Provid
         assert process_of(again) == first
 
 
-def test_nothing_runs_after_the_end(server: ProviderServer) -> None:
+def test_nothing_runs_after_the_end(server: ProviderServers) -> None:
     address = server.address
     with connect(address) as first, connect(address) as second:
         processes = [process_of(first), process_of(second)]
@@ -109,5 +109,9 @@ def test_a_provider_that_does_not_start_is_told_of_with_its_words(tmp_path: Path
     executable = tmp_path / "provider"
     executable.write_text("#!/bin/sh\necho out of luck >&2\nexit 3\n")
     executable.chmod(0o755)
-    with pytest.raises(TerraformError, match="out of luck"):
-        _ = ProviderServer(executable, tmp_path / "logs").address
+    server = ProviderServers(executable, tmp_path / "logs")
+    try:
+        with pytest.raises(TerraformError, match="out of luck"):
+            _ = server.address
+    finally:
+        server.stop()

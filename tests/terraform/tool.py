@@ -14,7 +14,7 @@ from typing import Any
 
 import sandbox.terraform
 from sandbox.terraform import REPOSITORY, TerraformError, Values, cli_config, copy_repository, find_mirror
-from tests.terraform.provider_server import ProviderServer
+from tests.terraform.provider_server import ProviderServer, ProviderServers
 
 __all__ = ["REPOSITORY", "TerraformError", "Values", "cli_config", "copy_repository", "find_mirror"]
 
@@ -92,7 +92,7 @@ class Terraform(sandbox.terraform.Terraform):
     def __init__(
         self,
         directory: Path,
-        provider: ProviderServer | None = None,
+        provider: ProviderServer | ProviderServers | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Attach to ``provider``, which has an environment of its own, or start one with ``environment``."""
