@@ -24,23 +24,32 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 #: reaches has no test that names what it is for, and the tracer doubles the time of a test that loops.
 COVERED = "unit"
 
+#: What the quick tier selects.
+QUICK = "not slow and not emulator"
+
 #: Whole folders and modules that the quick tier leaves out: together they take longer than everything else.
 SLOW = (
     "browser",
     "e2e",
     "simulation",
-    "contract/test_dynamodb_behaviour.py",
-    "contract/test_sqs_behaviour.py",
+    "contract",
     "terraform/test_provider_range.py",
     "unit/notifications/test_crash_points.py",
     "unit/notifications/test_interleavings.py",
+    "unit/notifications/test_profile_contacts.py",
     "unit/notifications/test_races.py",
+    "unit/notifications/test_rare_calls.py",
+    "unit/notifications/test_ses_transport.py",
     "unit/notifications/test_smtp_transport.py",
     "unit/notifications/test_store.py",
+    "unit/test_build_packages.py",
     "unit/test_costs.py",
     "unit/test_handlers_moto.py",
+    "unit/test_memory_aws_dynamodb.py",
     "unit/test_module_docs.py",
     "unit/test_money_at_risk.py",
+    "unit/test_runbooks.py",
+    "unit/test_shifted_time.py",
     "unit/test_submitter_pace.py",
     "unit/test_subscription_stores.py",
 )
@@ -81,9 +90,17 @@ def _may_need_emulator(file: Path) -> bool:
     return any("mark.emulator" in path.read_text(encoding="utf-8") for path in beside if path.exists())
 
 
+def _is_slow(path: Path) -> bool:
+    """Tell whether a folder or file below this one is slow as a whole."""
+    relative = path.relative_to(Path(__file__).parent)
+    return relative.as_posix() in SLOW or relative.parts[0] in SLOW
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Read under ``-m emulator`` only what can have such tests: all files take each worker 15 s of a core."""
+    """Read only files that can have what is asked for: all of them take each worker 15 s of a core."""
     named = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if config.option.markexpr == QUICK and named and _is_slow(collection_path):
+        return True
     if config.option.markexpr == "emulator" and named and not _may_need_emulator(collection_path):
         return True
     return None
@@ -95,10 +112,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("emulator") and not _may_need_emulator(item.path):
             raise pytest.UsageError(f"{item.nodeid} is marked from afar: `-m emulator` would not find it")
-        path = item.path.relative_to(here)
-        if path.parts[0] in SLOW or path.as_posix() in SLOW:
+        if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-        if path.parts[0] != COVERED or item.get_closest_marker("slow"):
+        if item.path.relative_to(here).parts[0] != COVERED or item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.no_cover)
 
 

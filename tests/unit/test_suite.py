@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.conftest import QUICK, SLOW
 
 
 @pytest.mark.xdist_group("one-worker")
@@ -24,3 +28,13 @@ def tracer_of_a_fixture() -> object:
 def test_what_is_not_measured_is_not_traced(tracer_of_a_fixture: object) -> None:
     """The tracer doubles the time of what loops, and a worker of pytest-cov has two of them."""
     assert (tracer_of_a_fixture, sys.gettrace()) == (None, None)
+
+
+def test_the_quick_tier_is_the_selection_for_which_slow_files_are_not_even_read() -> None:
+    """Otherwise they would be read in vain, and the tier would miss its minute."""
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^test-fast:.*\n\t(.*)$", makefile, re.M)
+
+    assert f'-m "{QUICK}"' in recipe
+    here = Path(__file__).parents[1]
+    assert [entry for entry in SLOW if not (here / entry).exists()] == []
