@@ -78,20 +78,25 @@ def test_connections_at_once_have_a_process_each_and_the_next_one_takes_one_over
         processes = {process_of(first), process_of(second)}
         assert len(processes) == 2
         assert process_of(first) in processes
-    for _ in range(20):
-        time.sleep(0.1)  # until it is seen that the others are closed
+    give_up = time.monotonic() + 10
+    taken_over = False
+    # It takes a moment until it is seen that the others are closed.
+    while not taken_over and time.monotonic() < give_up:
+        time.sleep(0.1)
         with connect(server.address) as third:
-            assert process_of(third) in processes
+            taken_over = process_of(third) in processes
+    assert taken_over
 
 
-def test_who_only_looks_whether_somebody_listens_costs_no_process(server: ProviderServers) -> None:
+def test_who_only_looks_whether_somebody_listens_costs_no_process(
+    server: ProviderServers, tmp_path: Path
+) -> None:
     with connect(server.address) as used:
-        first = process_of(used)
+        process_of(used)
         for _ in range(3):
             connect(server.address).close()
-    time.sleep(0.1)
-    with connect(server.address) as again:
-        assert process_of(again) == first
+        time.sleep(0.5)
+        assert len(list((tmp_path / "logs").iterdir())) == 1
 
 
 def test_nothing_runs_after_the_end(server: ProviderServers) -> None:

@@ -1,4 +1,4 @@
-"""Finalisation of licences whose last hour is over: the use case, and the Lambda over a mock of AWS."""
+"""Finalisation of licences whose last hour is over: the use case, and the Lambda over a DynamoDB in memory."""
 
 from __future__ import annotations
 

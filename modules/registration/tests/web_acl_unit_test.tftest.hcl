@@ -1,5 +1,5 @@
-# Plans the baseline web ACL. `tests/terraform` reads its rules from here (`terraform test -verbose`): every other test of this
-# module has an ACL of one rule, because Terraform compares the types of an ACL's rules, which are huge, at every step.
+# Plans the baseline web ACL. `tests/terraform` reads its rules from here (`terraform test -verbose`): it runs the other files of
+# this module with an ACL of one rule, because Terraform compares the types of an ACL's rules, which are huge, at every step.
 
 mock_provider "aws" {
   source = "./tests/mocks"
