@@ -1,4 +1,4 @@
-"""Finalisation of licences whose last hour is over: the use case, and the Lambda over a DynamoDB in memory."""
+"""Finalisation of licences whose last hour is over: the use case, and the Lambda over DynamoDB in memory."""
 
 from __future__ import annotations
 
