@@ -21,38 +21,31 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 ENVIRONMENTS := $(VENV)/.ready $(EMULATOR_VENV)/.ready $(CHECKOV_VENV)/.ready $(NEWEST_CORE_VENV)/.ready
-# What is locked is complete: there is nothing to resolve, and CHECK fails where that is not so for this Python.
-INSTALL := -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
-CHECK := -m pip --disable-pip-version-check check
+# What is locked is complete: there is nothing to resolve, and `pip check` fails where that is not so for this Python.
+# Not compiled: of most packages a run imports little, and Python compiles that when it does.
+INSTALL := install --quiet --no-deps --no-compile --require-hashes
+# One environment has pip, which installs into the others: making a pip takes 5 s of a core.
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Side by side, because an installation waits more than it computes.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=4
 
 setup: ## Create the virtual environments from the locked requirements
 	@$(SIDE_BY_SIDE) $(ENVIRONMENTS)
 
-$(VENV)/.ready: requirements/dev.txt
+$(VENV)/.pip: requirements/dev.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python $(INSTALL) -r requirements/dev.txt
-	$(BIN)/python $(CHECK)
 	touch $@
 
-$(EMULATOR_VENV)/.ready: requirements/emulator.txt
-	$(PYTHON) -m venv --clear $(EMULATOR_VENV)
-	$(EMULATOR_VENV)/bin/python $(INSTALL) -r requirements/emulator.txt
-	$(EMULATOR_VENV)/bin/python $(CHECK)
+$(VENV)/.ready: $(VENV)/.pip
+	$(PIP) $(INSTALL) -r requirements/dev.txt
+	$(PIP) check
 	touch $@
 
-$(CHECKOV_VENV)/.ready: requirements/checkov.txt
-	$(PYTHON) -m venv --clear $(CHECKOV_VENV)
-	$(CHECKOV_VENV)/bin/python $(INSTALL) --no-compile -r requirements/checkov.txt
-	$(CHECKOV_VENV)/bin/python $(CHECK)
-	touch $@
-
-# The newest Terraform core, as a library: tests run modules' own tests with it.
-$(NEWEST_CORE_VENV)/.ready: requirements/newest-core.txt
-	$(PYTHON) -m venv --clear $(NEWEST_CORE_VENV)
-	$(NEWEST_CORE_VENV)/bin/python $(INSTALL) -r requirements/newest-core.txt
-	$(NEWEST_CORE_VENV)/bin/python $(CHECK)
+# Of the four, what runs the emulator, checkov, and the newest Terraform core, as a library, on modules' own tests.
+.venv-%/.ready: requirements/%.txt | $(VENV)/.pip
+	$(PYTHON) -m venv --clear --without-pip $(@D)
+	$(PIP) --python $(@D) $(INSTALL) -r $<
+	$(PIP) --python $(@D) check
 	touch $@
 
 CHECKOV := $(CHECKOV_VENV)/bin/checkov --skip-download --quiet --compact
