@@ -15,7 +15,7 @@ export PYTHONPATH := lambda_src:.
 # Rewriting the assertions of all tests takes 15 s of a core: each worker reads what another has written.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test test-deployed test-computed simulate demo sandbox prove soak mutants screenshots chromium docs release clean
+.PHONY: help setup lock lint lint-python lint-modules lint-plans format build verify-build test-fast test test-wide simulate demo sandbox prove soak mutants screenshots chromium docs release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -95,17 +95,13 @@ chromium: $(VENV)/.ready
 	    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends chromium; } || true
 	$(BIN)/python -m sandbox.find_chromium
 
-# Two runs beside each other: what is deployed mostly waits for Terraform and the emulator, the rest computes.
-# More processes than cores that compute take longer together than one after the other.
-test: setup chromium ## All tests and proofs, coverage of domain and handlers, no permission unused
-	@$(SIDE_BY_SIDE) test-deployed test-computed
-
-test-deployed:
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m emulator
-
-test-computed:
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m "not emulator" --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
+# One process more than cores: what is deployed waits for much of its time. Tests of a group stay on one of them.
+test: setup chromium ## The tests and proofs, coverage of domain and handlers, no permission unused; under 20 minutes
+	$(BIN)/pytest -q -n $$(( $(JOBS) + 1 )) --dist loadgroup -m "not wide" --judge-unused-permissions --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python -m tests.coverage_gate build/coverage.json
+
+test-wide: setup ## What `make test` proves once, for further partitions, examples, releases and Terraform cores
+	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup -m wide
 
 simulate: $(VENV)/.ready ## Play the usage trace through every handler on a simulated clock
 	$(BIN)/python -m sandbox.simulate

@@ -17,6 +17,7 @@
   ``dynamodb:PartiQLUpdate`` and its like on its table, a batch of messages needs ``sqs:SendMessage``, a mail
   ``ses:SendEmail`` on its sender's identity and on its configuration set, and events and mails come with the
   condition keys of their source and their sender.
+* Of a function that rules start many times at once, four run side by side.
 * What a function reports of a table's stream as failed comes again, with the whole batch.
 * ``GET /_sandbox/mails`` tells what SES has taken, with each mail's headers, tags and configuration set.
 * ``GET /_sandbox/access`` tells what callers with a policy asked for, and which of it was denied.
@@ -47,7 +48,7 @@ import tempfile
 import threading
 import types
 import zipfile
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +66,9 @@ SWEEP_SECONDS: Final = 1.0
 #: Quiet means: quiet at so many looks in a row. Work changes hands between threads, unseen for a moment.
 _QUIET_LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.01
+#: So many runs of one function that rules start go on side by side; on AWS all do. Each worker more takes a
+#: second of a core to start, and a discovery has two dozen runs.
+_DISPATCHED_AT_ONCE: Final = 4
 #: Longer than any client keeps a connection that it does not use.
 _IDLE_SECONDS: Final = 86_400.0
 #: Answers that may be repeated; a client repeats within minutes.
@@ -125,8 +129,16 @@ class Activity:
         """Have a function counted from the moment at which a rule has it started in a thread of its own."""
         target = lambda_service._execute_function_with_config_scope
         activity = self
+        gates: defaultdict[str, threading.Semaphore] = defaultdict(
+            lambda: threading.Semaphore(_DISPATCHED_AT_ONCE)
+        )
 
         class CountedThread(threading.Thread):
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(*args, **kwargs)
+                function = kwargs["args"][0]
+                self._gate = gates[(function.get("config") or function)["FunctionName"]]
+
             def start(self) -> None:
                 with activity._lock:
                     activity._invocations += 1
@@ -134,7 +146,8 @@ class Activity:
 
             def run(self) -> None:
                 try:
-                    super().run()
+                    with self._gate:
+                        super().run()
                 finally:
                     with activity._lock:
                         activity._invocations -= 1
@@ -665,6 +678,13 @@ def shared_extraction(cache: Path) -> type[zipfile.ZipFile]:
     extracting = threading.Lock()
 
     class SharedZipFile(zipfile.ZipFile):
+        def namelist(self) -> list[str]:
+            """Return nothing: before it extracts, the emulator looks where each name of hundreds would lead.
+
+            ``extractall`` leads every name below its directory.
+            """
+            return []
+
         def extractall(self, path: Any = None, members: Any = None, pwd: Any = None) -> None:
             """Have the whole content appear at ``path``, an empty directory."""
             with Path(str(self.filename)).open("rb") as file:
@@ -672,7 +692,7 @@ def shared_extraction(cache: Path) -> type[zipfile.ZipFile]:
             with extracting:
                 if not shared.exists():
                     partial = cache / "partial"
-                    super().extractall(partial, members, pwd)
+                    super().extractall(partial, members or self.infolist(), pwd)
                     partial.rename(shared)
             Path(path).rmdir()
             Path(path).symlink_to(shared, target_is_directory=True)

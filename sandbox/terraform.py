@@ -111,10 +111,12 @@ class Terraform:
         cwd: Path,
         variables: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        *,
+        refresh: bool = True,
     ) -> Values:
-        """Plan ``cwd`` and return the plan's JSON."""
+        """Plan ``cwd``, after reading what exists unless told otherwise, and return the plan's JSON."""
         path = cwd / _PLAN
-        flags = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
+        flags = _flags(variables, refresh=refresh)
         self.run(
             "plan",
             "-no-color",
@@ -133,9 +135,11 @@ class Terraform:
         cwd: Path,
         variables: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        *,
+        refresh: bool = True,
     ) -> None:
-        """Apply ``cwd`` without asking."""
-        flags = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
+        """Apply ``cwd`` without asking, after reading what exists unless told otherwise."""
+        flags = _flags(variables, refresh=refresh)
         self.run(*_APPLY, *flags, cwd=cwd, environment=environment)
 
     def apply_plan(self, cwd: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -150,6 +154,11 @@ def copy_repository(target: Path) -> Path:
     page = Path("lambda_src") / "awsmp" / "page"
     shutil.copytree(REPOSITORY / page, target / page)
     return target
+
+
+def _flags(variables: Mapping[str, Any] | None, *, refresh: bool) -> list[str]:
+    given = [f"-var={name}={_text(value)}" for name, value in (variables or {}).items()]
+    return given if refresh else [*given, "-refresh=false"]
 
 
 def _text(value: Any) -> str:

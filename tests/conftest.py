@@ -27,6 +27,9 @@ COVERED = "unit"
 #: What the quick tier selects.
 QUICK = "not slow and not emulator"
 
+#: What the wide tier selects.
+WIDE = "wide"
+
 #: Whole folders and modules that the quick tier leaves out: together they take longer than everything else.
 SLOW = (
     "browser",
@@ -84,10 +87,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @cache
-def _may_need_emulator(file: Path) -> bool:
-    """Tell whether a test file, or the conftest beside it, marks anything with ``emulator``."""
-    beside = (file, file.with_name("conftest.py"))
-    return any("mark.emulator" in path.read_text(encoding="utf-8") for path in beside if path.exists())
+def _may_be_wide(file: Path) -> bool:
+    """Tell whether a test file marks anything with ``wide``."""
+    return "mark.wide" in file.read_text(encoding="utf-8")
 
 
 def _is_slow(path: Path) -> bool:
@@ -101,7 +103,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     named = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
     if config.option.markexpr == QUICK and named and _is_slow(collection_path):
         return True
-    if config.option.markexpr == "emulator" and named and not _may_need_emulator(collection_path):
+    if config.option.markexpr == WIDE and named and not _may_be_wide(collection_path):
         return True
     return None
 
@@ -110,8 +112,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave other folders' tests out of the coverage, and what is slow as a whole out of the quick tier."""
     here = Path(__file__).parent
     for item in items:
-        if item.get_closest_marker("emulator") and not _may_need_emulator(item.path):
-            raise pytest.UsageError(f"{item.nodeid} is marked from afar: `-m emulator` would not find it")
+        if item.get_closest_marker(WIDE) and not _may_be_wide(item.path):
+            raise pytest.UsageError(f"{item.nodeid} is marked from afar: `-m wide` would not find it")
         if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         if item.path.relative_to(here).parts[0] != COVERED or item.get_closest_marker("slow"):

@@ -153,13 +153,15 @@ class Deployed:
     def _variables(self) -> dict[str, str]:
         return {"product_code": PRODUCT, "metering_mode": "live"}
 
-    def apply(self, **variables: str) -> None:
+    def apply(self, *, refresh: bool = True, **variables: str) -> None:
         """Apply the root module again."""
-        self.terraform.apply(self.root, self._variables | variables, self.cloud.environment)
+        self.terraform.apply(self.root, self._variables | variables, self.cloud.environment, refresh=refresh)
 
-    def plan(self, **variables: str) -> Values:
+    def plan(self, *, refresh: bool = True, **variables: str) -> Values:
         """Return a plan's JSON."""
-        return self.terraform.plan(self.root, self._variables | variables, self.cloud.environment)
+        return self.terraform.plan(
+            self.root, self._variables | variables, self.cloud.environment, refresh=refresh
+        )
 
     def apply_plan(self) -> None:
         """Apply what was planned last."""
@@ -374,6 +376,7 @@ def play(run: Afternoon) -> None:
     run.write("overtaken", "egress_kib", -26 * HOUR + MINUTE, 1, usageAllocations=_allocated(1))
     run.until(2 * HOUR + 25 * MINUTE)
 
+    run.seen["told"] = run.mailbox.told()
     run.seen["audit"] = run.mailbox.ask("audit", day=f"{NOON:%Y-%m-%d}", limit=1000)["audit"]
     names = {buyer.license_arn: name for name, buyer in run.buyers.items()}
     for account in reconcile(stage, run.seller.written()):

@@ -79,7 +79,7 @@ def _is_end(audited: Mapping[str, Any]) -> bool:
 
 def test_each_buyer_hears_of_each_change_once_and_nobody_else_hears_of_any(afternoon: Afternoon) -> None:
     expected = Counter((afternoon.address(name), str(kind)) for name, kinds in TOLD.items() for kind in kinds)
-    assert afternoon.mailbox.told() == expected
+    assert afternoon.seen["told"] == expected
 
 
 def test_every_mail_names_what_it_is_and_where_the_subscription_is_managed(afternoon: Afternoon) -> None:

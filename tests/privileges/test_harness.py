@@ -418,11 +418,11 @@ def test_make_test_judges_what_no_test_needed() -> None:
     """What is deployed runs in processes of its own, and is held against its roles by its own tests."""
     from tests.unit.test_commands import recipe  # noqa: PLC0415
 
-    (line,) = (line for line in recipe("test-computed").splitlines() if "pytest" in line)
+    (line,) = (line for line in recipe("test").splitlines() if "pytest" in line)
 
     assert JUDGE_UNUSED in line.split()
     assert re.findall(r" (?:-k|-m|--deselect|tests/)", line) == [" -m"]
-    assert ' -m "not emulator" ' in line
+    assert ' -m "not wide" ' in line
 
 
 # --- The file -----------------------------------------------------------------------------------------------

@@ -24,10 +24,21 @@ from tests.terraform.provider_server import (
     has_one_provider,
     provider_executable,
 )
-from tests.terraform.tool import REPOSITORY, Terraform, TerraformError, copy_repository, go_offline, locked
+from tests.terraform.tool import (
+    REPOSITORY,
+    Terraform,
+    TerraformError,
+    copy_repository,
+    go_offline,
+    locked,
+    with_one_acl_rule,
+)
 
 PLANS: Final = REPOSITORY / "build" / "example-plans"
 EXAMPLES: Final = tuple(sorted(path.parent.name for path in (REPOSITORY / "examples").glob("*/main.tf")))
+
+#: Those whose plans have the baseline web ACL with all of its rules; the others' has one, as in most tests.
+WITH_ACL_RULES: Final = frozenset({"complete", "registration"})
 
 #: What every plan follows from, beside its example.
 _INPUTS: Final = ("modules", "lambda_dist", "lambda_src/awsmp/page")
@@ -69,18 +80,22 @@ def digest(name: str) -> str:
 
 
 class _Planner:
-    """A copy of the repository, and Terraform with one running provider and with as many as it takes."""
+    """Copies of the repository, and Terraform with one running provider and with as many as it takes."""
 
     def __init__(self, directory: Path, one: ProviderServer, several: ProviderServers) -> None:
-        self._checkout = copy_repository(directory / "checkout")
+        self._whole = copy_repository(directory / "checkout")
+        self._one_rule = with_one_acl_rule(copy_repository(directory / "one-rule"))
         self._with_one = Terraform(directory / "one", one)
         self._with_several = Terraform(directory / "several", several)
 
+    def _root(self, name: str) -> Path:
+        return (self._whole if name in WITH_ACL_RULES else self._one_rule) / "examples" / name
+
     def needs_one(self, name: str) -> bool:
-        return has_one_provider(self._checkout / "examples" / name)
+        return has_one_provider(self._root(name))
 
     def plan(self, name: str) -> str:
-        root = self._checkout / "examples" / name
+        root = self._root(name)
         terraform = self._with_one if self.needs_one(name) else self._with_several
         go_offline(root)
         terraform.init(root)

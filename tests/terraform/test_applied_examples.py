@@ -82,7 +82,14 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_repository(tmp_path_factory.mktemp("applied")) / "examples"
 
 
-@pytest.fixture(scope="module", params=ACCOUNTS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        "minimal",
+        pytest.param("complete", marks=pytest.mark.wide),
+        pytest.param("multi-region", marks=pytest.mark.wide),
+    ],
+)
 def applied(
     request: pytest.FixtureRequest,
     examples: Path,

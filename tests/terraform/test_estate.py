@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -33,6 +34,13 @@ class Partition:
     has_events: bool = True
     has_ses: bool = True
     warned_about: bool = False
+    #: Of those that differ from another in what they lack only: left to the wide tier.
+    wide: bool = False
+
+    @property
+    def file(self) -> str:
+        """The name of its test file."""
+        return f"{self.name}.tftest.hcl"
 
 
 PARTITIONS = [
@@ -41,9 +49,9 @@ PARTITIONS = [
     Partition("aws-cn", "cn-northwest-1", "amazonaws.com.cn", has_ses=False),
     # Provider 5.100 takes no Region that begins with four letters, so another one's name stands in for
     # eusc-de-east-1, in which the events module would run: what follows from the partition is the same.
-    Partition("aws-eusc", "eu-central-1", "amazonaws.eu", has_events=False),
+    Partition("aws-eusc", "eu-central-1", "amazonaws.eu", has_events=False, wide=True),
     # AWS Marketplace sends GovCloud's events to us-east-1, where the events module runs.
-    Partition("aws-us-gov", "us-gov-west-1", "amazonaws.com", has_events=False, warned_about=True),
+    Partition("aws-us-gov", "us-gov-west-1", "amazonaws.com", has_events=False, warned_about=True, wide=True),
 ]
 
 ROOT = """
@@ -281,17 +289,22 @@ def mocked(partition: Partition) -> str:
 
 
 @pytest.fixture(scope="module")
-def estates(terraform: Terraform, tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleTest]:
-    """The root in every partition, applied against mocks by one command."""
+def estates(
+    terraform: Terraform, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Partition], ModuleTest]:
+    """Returns the root in a partition, applied against mocks: those of a tier by one command."""
     root = with_one_acl_rule(copy_repository(tmp_path_factory.mktemp("estate"))) / "root"
     (root / "tests").mkdir(parents=True)
     (root / "main.tf").write_text(ROOT)
-    files = {f"{partition.name}.tftest.hcl": partition for partition in PARTITIONS}
-    for file, partition in files.items():
-        (root / "tests" / file).write_text(mocked(partition))
+    for partition in PARTITIONS:
+        (root / "tests" / partition.file).write_text(mocked(partition))
     terraform.init(root)
-    tested = terraform.test(root, *files)
-    return {files[file].name: test for file, test in tested.items()}
+
+    @cache
+    def tier(wide: bool) -> dict[str, ModuleTest]:
+        return terraform.test(root, *(each.file for each in PARTITIONS if each.wide is wide))
+
+    return lambda partition: tier(partition.wide)[partition.file]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +318,16 @@ class Estate:
         return [r.values for r in self.test.states[run].of_type("aws_lambda_function")]
 
 
-@pytest.fixture(scope="module", params=PARTITIONS, ids=lambda partition: partition.name)
-def estate(request: pytest.FixtureRequest, estates: dict[str, ModuleTest]) -> Estate:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(partition, id=partition.name, marks=[pytest.mark.wide] if partition.wide else [])
+        for partition in PARTITIONS
+    ],
+)
+def estate(request: pytest.FixtureRequest, estates: Callable[[Partition], ModuleTest]) -> Estate:
     partition: Partition = request.param
-    test = estates[partition.name]
+    test = estates(partition)
     assert test.outcomes == {"plain": "pass", "full": "pass"}, test.problems
     return Estate(partition, test)
 

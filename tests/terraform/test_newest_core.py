@@ -32,7 +32,7 @@ print(json.dumps({{"version": version, "code": code, "out": out, "err": err}}))
 """
 
 
-@pytest.mark.parametrize("module", ["events", "metering"])
+@pytest.mark.parametrize("module", ["events", pytest.param("metering", marks=pytest.mark.wide)])
 def test_a_modules_mocked_deployments_pass_with_the_newest_core(
     module: str, provider: Path, tmp_path: Path
 ) -> None:

@@ -45,6 +45,8 @@ MODULES_OF = {
     "notifications": ("events", "notifications", "registration"),
 }
 TABLES_OF = {"registration": 5, "notifications": 4}
+#: The example of which the quicker tiers leave the plans out, but for the flips of its module's inputs.
+WIDE = {"notifications": [pytest.mark.wide]}
 
 #: What loses data, messages, evidence or an address that buyers are sent to when it is destroyed.
 STATEFUL = {
@@ -107,8 +109,11 @@ class Released:
 
 @pytest.fixture(
     scope="module",
-    params=[(version, example) for version in VERSIONS for example in EXAMPLES],
-    ids="-".join,
+    params=[
+        pytest.param((version, example), id=f"{version}-{example}", marks=WIDE.get(example, []))
+        for version in VERSIONS
+        for example in EXAMPLES
+    ],
 )
 def released(request: pytest.FixtureRequest, terraform: Terraform, upgrade_checkout: Path) -> Released:
     version, example = request.param

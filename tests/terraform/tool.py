@@ -225,7 +225,7 @@ def with_one_acl_rule(checkout: Path) -> Path:
 
     Whenever it validates or plans the module, Terraform compares the types of the rules with one another: of
     four that takes two seconds of a core for each run of a test. The rules themselves are seen in
-    ``web_acl_unit_test.tftest.hcl``, in the examples' plans and in what is applied to the emulator.
+    ``web_acl_unit_test.tftest.hcl``, in two examples' plans and in what is applied to the emulator.
     """
     (checkout / "modules" / "registration" / "one_acl_rule_override.tf").write_text(_ONE_RULE)
     return checkout

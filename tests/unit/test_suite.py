@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
-from tests.conftest import QUICK, SLOW
+from tests.conftest import QUICK, SLOW, WIDE
 
 
 @pytest.mark.xdist_group("one-worker")
@@ -32,9 +33,28 @@ def test_what_is_not_measured_is_not_traced(tracer_of_a_fixture: object) -> None
 
 def test_the_quick_tier_is_the_selection_for_which_slow_files_are_not_even_read() -> None:
     """Otherwise they would be read in vain, and the tier would miss its minute."""
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
-    (recipe,) = re.findall(r"^test-fast:.*\n\t(.*)$", makefile, re.M)
-
-    assert f'-m "{QUICK}"' in recipe
+    assert selections("test-fast") == [QUICK]
     here = Path(__file__).parents[1]
     assert [entry for entry in SLOW if not (here / entry).exists()] == []
+
+
+def selections(target: str) -> list[str]:
+    """Return what the runs of pytest in a target's recipe select."""
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)
+    return [quoted or word for quoted, word in re.findall(r'pytest .*? -m (?:"([^"]*)"|(\w+))', recipe)]
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_ci_runs_every_test_once(wide: bool) -> None:
+    """`make test` has all but the wide ones, and these have a tier."""
+    script = (Path(__file__).parents[2] / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    found = [
+        target
+        for target in ("test", "test-wide")
+        for selection in selections(target)
+        if f"make {target}" in script and Expression.compile(selection).evaluate(lambda name, /, **_: wide)
+    ]
+
+    assert WIDE in selections("test-wide")
+    assert found == ["test-wide" if wide else "test"]
