@@ -12,6 +12,31 @@ from typing import Final
 #: Names under which distributions install it, the first that is found counts.
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
+#: What Playwright disables by default. The last list that Chromium is given replaces those before it, so a
+#: list of our own has to repeat this one; a test compares it with what Playwright passes.
+PLAYWRIGHT_DISABLES: Final = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "LensOverlay",
+    "MediaRouter",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "TcpPortRandomizationWin",
+    "OptimizationHints",
+    "NetworkTimeServiceQuerying",
+    "AimEnabled",
+    "PreconnectToSearch",
+    "msForceBrowserSignIn",
+    "msEdgeUpdateLaunchServicesPreferredVersion",
+)
+
+#: Of the browser around the page, what costs more than the page itself: the suggestions below the address
+#: bar are two web applications in a process of their own for each profile, and a renderer is kept in reserve.
+UNSEEN: Final = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "SpareRendererForSitePerProcess")
+
 #: Headless in a container, and silent: nothing is fetched, updated or reported beside the pages under test.
 FLAGS: Final = (
     "--headless",
@@ -22,6 +47,7 @@ FLAGS: Final = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    f"--disable-features={','.join(PLAYWRIGHT_DISABLES + UNSEEN)}",
 )
 
 MISSING: Final = (
