@@ -14,10 +14,12 @@ tables go; the crashes among the faults give their role, and their message, anot
 from __future__ import annotations
 
 import argparse
+import gc
 import re
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -197,6 +199,13 @@ class _Outcome(NamedTuple):
     snapshot: int
     sent: _Messages
     node: Node | None
+
+
+class _Move(NamedTuple):
+    """One way in which a process's next call may come out; ``outcome`` is None where the process crashes."""
+
+    step: Step
+    outcome: _Outcome | None
 
 
 #: The parents of all states found so far, and the number of one of them: a schedule can be told from these.
@@ -470,7 +479,7 @@ class Explorer:
         self._effects: dict[tuple[int, str, int, datetime | None], tuple[int, int]] = {}
         self._targets: dict[int, _Target] = {}
         self._sendings: dict[tuple[int, bool], tuple[int, _Messages]] = {}
-        self._outcomes: dict[tuple[int, str, int, datetime], _Outcome] = {}
+        self._moves: dict[tuple[int, int, int, bool], tuple[_Move, ...]] = {}
         self._puts: dict[tuple[int, Put], int] = {}
         self._met: set[tuple[Any, ...]] = set()
         self._writes: dict[int, tuple[Write, ...]] = {}
@@ -541,14 +550,23 @@ class Explorer:
             A promise is broken somewhere.
         """
         began = perf_counter()
+        with _no_garbage_collection():
+            self._explore()
+        self.report.executions = self.machine.replays
+        self.report.durable_states = len(self._drained)
+        self.report.seconds = perf_counter() - began
+        return self.report
+
+    def _explore(self) -> None:
         first = self._first_state()
         numbers: dict[State, int] = {first: 0}
         parents: list[tuple[int, Step | None]] = [(-1, None)]
         queue = deque([first])
         self._visit(first, [(-1, None)], 0)
+        number = -1
         while queue:
-            state = queue.popleft()
-            number = numbers[state]
+            # States leave the queue in the order of their numbers.
+            state, number = queue.popleft(), number + 1
             for step, after in self._successors(state):
                 self.report.transitions += 1
                 known = numbers.get(after)
@@ -560,10 +578,6 @@ class Explorer:
                 if step.request >= 0 and not step.variant and self._written(step.request):
                     self._meet_all(state, step, after, (parents, number))
         self.report.states = len(parents)
-        self.report.executions = self.machine.replays
-        self.report.durable_states = len(self._drained)
-        self.report.seconds = perf_counter() - began
-        return self.report
 
     def _first_state(self) -> State:
         configuration = self.configuration
@@ -701,72 +715,82 @@ class Explorer:
     def _steps(self, state: State, process: Process) -> Iterator[tuple[Step, State]]:
         node = self.machine[process.node]
         assert node.request is not None
-        rest = _without(state.processes, process)
-        for variant in ("", *(self.configuration.fault_kinds if state.faults else ())):
-            faults = state.faults - 1 if variant else state.faults
-            if variant == "crash":
-                yield (
-                    Step(node.role.name, "crashes", process.node, variant="crash"),
-                    self._given_back(
-                        state._replace(faults=faults, processes=rest), node.role, process.message
-                    ),
-                )
-                continue
-            if not self._strikes(variant, node.request):
-                continue
-            target, answer, snapshot, sent, after = self._outcome(state, node, variant)
-            usage = snapshot if target is _Target.USAGE else state.usage
-            ledger = snapshot if target is _Target.LEDGER else state.ledger
-            if after is None:
-                now = self.configuration.instants[state.clock]
-                after = self.machine.resume(node, answer, now, partial(self._fresh_id, ledger, rest))
-            messages = tuple(sorted((*state.messages, *sent))) if sent else state.messages
-            processes = rest
-            if not after.done:
-                started = Process(after.number, process.message, process.born)
-                processes = tuple(sorted((*rest, started))) if rest else (started,)
-            next_state = State(
-                usage,
-                ledger,
-                snapshot if target is _Target.MARKET else state.market,
-                state.reported | after.reported if after.reported else state.reported,
-                messages,
-                state.clock,
-                state.writers,
-                state.runs,
-                faults,
-                state.duplicates,
-                processes,
-            )
-            if after.failure:
-                next_state = self._given_back(next_state, node.role, process.message)
-            yield Step(node.role.name, "", process.node, node.request, variant, answer), next_state
-
-    def _outcome(self, state: State, node: Node, variant: str) -> _Outcome:
-        """Return what the process's next call comes to, once for every table that may lie behind it."""
-        assert node.request is not None
-        now, target = self.configuration.instants[state.clock], self._target(node.request)
-        behind = 0
+        target, behind = self._target(node.request), 0
         if target is _Target.USAGE:
             behind = state.usage
         elif target is _Target.LEDGER:
             behind = state.ledger
         elif target is _Target.MARKET:
             behind = state.market
-        key = (node.number, variant, behind, now)
-        known = self._outcomes.get(key)
-        if known is None:
-            snapshot, sent = 0, _Messages()
-            if target is _Target.QUEUES:
-                answer, sent = self._send(node.request, variant)
+        rest = _without(state.processes, process)
+        key = (process.node, behind, state.clock, state.faults > 0)
+        known = self._moves.get(key)
+        if known is not None:
+            for move in known:
+                yield move.step, self._moved(state, node, process, rest, move)
+            return
+        # One by one: what is met first has the smaller number, and the search follows the numbers.
+        moves = []
+        for variant in ("", *(self.configuration.fault_kinds if state.faults else ())):
+            if variant == "crash":
+                move = _Move(Step(node.role.name, "crashes", process.node, variant="crash"), None)
+            elif self._strikes(variant, target):
+                outcome = self._outcome(node, variant, target, behind, state.clock)
+                step = Step(node.role.name, "", process.node, node.request, variant, outcome.answer)
+                move = _Move(step, outcome)
             else:
-                answer, snapshot = self._effect(node.request, variant, target, behind, now)
-            after = self.machine.resume_without_id(node, answer, now)
-            known = self._outcomes[key] = _Outcome(target, answer, snapshot, sent, after)
-        return known
+                continue
+            moves.append(move)
+            yield move.step, self._moved(state, node, process, rest, move)
+        self._moves[key] = tuple(moves)
 
-    def _strikes(self, variant: str, request: int) -> bool:
-        return variant in ("", "lost") or self._target(request) is _Target.MARKET
+    def _moved(
+        self, state: State, node: Node, process: Process, rest: tuple[Process, ...], move: _Move
+    ) -> State:
+        """Return the state after one step of ``process``, ``rest`` being the other processes."""
+        faults = state.faults - 1 if move.step.variant else state.faults
+        if move.outcome is None:
+            left = state._replace(faults=faults, processes=rest)
+            return self._given_back(left, node.role, process.message)
+        target, answer, snapshot, sent, after = move.outcome
+        usage = snapshot if target is _Target.USAGE else state.usage
+        ledger = snapshot if target is _Target.LEDGER else state.ledger
+        if after is None:
+            now = self.configuration.instants[state.clock]
+            after = self.machine.resume(node, answer, now, partial(self._fresh_id, ledger, rest))
+        processes = rest
+        if not after.done:
+            started = Process(after.number, process.message, process.born)
+            processes = tuple(sorted((*rest, started))) if rest else (started,)
+        moved = State(
+            usage,
+            ledger,
+            snapshot if target is _Target.MARKET else state.market,
+            state.reported | after.reported if after.reported else state.reported,
+            tuple(sorted((*state.messages, *sent))) if sent else state.messages,
+            state.clock,
+            state.writers,
+            state.runs,
+            faults,
+            state.duplicates,
+            processes,
+        )
+        return self._given_back(moved, node.role, process.message) if after.failure else moved
+
+    def _outcome(self, node: Node, variant: str, target: _Target, behind: int, clock: int) -> _Outcome:
+        """Return what the process's next call comes to where ``behind`` is what it reads or changes."""
+        assert node.request is not None
+        now = self.configuration.instants[clock]
+        snapshot, sent = 0, _Messages()
+        if target is _Target.QUEUES:
+            answer, sent = self._send(node.request, variant)
+        else:
+            answer, snapshot = self._effect(node.request, variant, target, behind, now)
+        return _Outcome(target, answer, snapshot, sent, self.machine.resume_without_id(node, answer, now))
+
+    @staticmethod
+    def _strikes(variant: str, target: _Target) -> bool:
+        return variant in ("", "lost") or target is _Target.MARKET
 
     def _fresh_id(self, ledger: int, processes: Sequence[Process]) -> str:
         """Return an attempt id that neither the ledger nor any living process knows."""
@@ -1234,6 +1258,18 @@ def _short(sets: Mapping[str, Any]) -> str:
 def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise Violation(otherwise)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Leave the states alone: they stay to the end, and looking at each again and again finds nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _replaced(values: tuple[int, ...], position: int, value: int) -> tuple[int, ...]:
