@@ -12,6 +12,7 @@ import coverage
 import hypothesis
 import pytest
 
+from tests import time_slices
 from tests.privileges.judging import module_roles
 from tests.privileges.plugin import JUDGE_UNUSED, Privileges, is_whole
 from tests.privileges.recording import Recorder
@@ -73,6 +74,7 @@ GC_THRESHOLD = 50_000
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hold every AWS call of the functions against their roles."""
+    time_slices.lengthen()
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     judge_unused = config.getoption(JUDGE_UNUSED) or is_whole(config)
     privileges = Privileges(module_roles(), Recorder(), judge_unused=judge_unused)

@@ -14,7 +14,13 @@ from tests.terraform.conftest import ExamplePlan, deployer
 from tests.terraform.provider_server import ProviderServer, ProviderServers, has_one_provider
 from tests.terraform.tool import Terraform, TerraformError, Values, copy_repository
 
-pytestmark = [pytest.mark.slow, pytest.mark.emulator, pytest.mark.xdist_group("state_safety")]
+#: In `make test`, the deployed tiers are `examples/registration`, applied and planned again (tests/e2e).
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.emulator,
+    pytest.mark.wide,
+    pytest.mark.xdist_group("state_safety"),
+]
 
 #: Each in an account of its own: they make tables of the same names.
 ACCOUNTS = {"minimal": "222233334444", "complete": "333344445555", "multi-region": "444455556666"}
@@ -82,14 +88,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_repository(tmp_path_factory.mktemp("applied")) / "examples"
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "minimal",
-        pytest.param("complete", marks=pytest.mark.wide),
-        pytest.param("multi-region", marks=pytest.mark.wide),
-    ],
-)
+@pytest.fixture(scope="module", params=ACCOUNTS)
 def applied(
     request: pytest.FixtureRequest,
     examples: Path,

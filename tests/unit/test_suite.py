@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests import time_slices
 from tests.conftest import QUICK, SLOW, WIDE
 
 
@@ -58,3 +60,15 @@ def test_ci_runs_every_test_once(wide: bool) -> None:
 
     assert WIDE in selections("test-wide")
     assert found == ["test-wide" if wide else "test"]
+
+
+def test_the_processes_of_a_run_compute_for_long_and_what_they_start_does_not() -> None:
+    """An emulator that waited its turn behind every computing process would be slow to answer."""
+    if not time_slices.lengthen():
+        pytest.skip("this kernel gives no time slices on request")
+    command = [sys.executable, "-c", "from tests.time_slices import current; print(current())"]
+    root = Path(__file__).parents[2]
+    started = int(subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout)
+
+    assert time_slices.current() == time_slices.SLICE
+    assert 0 < started < time_slices.SLICE
